@@ -1,0 +1,1 @@
+"""One bisection: its ends, its trials, the loop over them, and what is concluded."""

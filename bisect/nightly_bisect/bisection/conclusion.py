@@ -1,0 +1,239 @@
+"""From how a bisection ended to the answer that people read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from nightly_bisect.bisection.course import Contradicted, Located, Move, Stopped, TestNext, Trouble
+from nightly_bisect.bisection.loop import Bisection
+from nightly_bisect.errors import BisectError, CheckCannotRun
+from nightly_bisect.model import Find, Nightly, Observation, Outcome
+from nightly_bisect.report.answer import Answer, Build, Setting, Status, Suspect
+
+MainCommit = Callable[[str], str | None]
+_INSTALL_MATTERS = (
+    Outcome.NOT_INSTALLED,
+    Outcome.GONE,
+    Outcome.WRONG_BUILD,
+    Outcome.NOT_IMPORTABLE,
+)
+
+
+def conclude(
+    bisection: Bisection, move: Move, setting: Setting, notes: Sequence[str], main_commit: MainCommit
+) -> Answer:
+    """Make the answer of a bisection that ended by itself; raise `CheckCannotRun`."""
+    match move:
+        case Located():
+            return _located(bisection, move, setting, notes, main_commit)
+        case Contradicted(after, before):
+            late, early = bisection.slots[after], bisection.slots[before]
+            return _answer(
+                bisection,
+                setting,
+                Status.INCONCLUSIVE,
+                3,
+                f"The observations contradict each other: {late} is already changed, but the later "
+                f"{early} is not. There is more than one change, or the check is flaky.",
+                "bisect a smaller range around one of the changes, or make the check deterministic",
+                notes,
+            )
+        case Stopped():
+            return _stopped(bisection, move, setting, notes)
+        case TestNext():
+            raise AssertionError("the bisection goes on")
+
+
+def ended_early(
+    bisection: Bisection | None, setting: Setting, error: BisectError | None, notes: Sequence[str]
+) -> Answer:
+    """Make the answer of a bisection that an error, or Ctrl-C (None), ended."""
+    if error is None:
+        status, code, sentence = Status.INTERRUPTED, 130, "Interrupted."
+    else:
+        status, code, sentence = Status.FAILED, error.exit_code, error.what
+    hint = error.hint if error else None
+    if bisection is None:
+        return Answer(setting, status, code, sentence, hint, notes=tuple(notes))
+    return _answer(bisection, setting, status, code, sentence, hint, notes)
+
+
+def _located(
+    bisection: Bisection, move: Located, setting: Setting, notes: Sequence[str], main_commit: MainCommit
+) -> Answer:
+    seen, judged, slots = bisection.seen, bisection.judged(), bisection.slots
+    before = _build(seen[move.before], main_commit)
+    after = _build(seen[move.after], main_commit)
+    suspects = []
+    for index in move.suspects:
+        slot = slots[index]
+        assert isinstance(slot, Nightly)
+        if index == move.after:
+            suspects.append(Suspect(after, None))
+        elif index in seen:
+            suspects.append(Suspect(Build(slot, seen[index].commit), judged[index].reason))
+        else:
+            reason = f"no wheel for {setting.target}; there are some for {', '.join(slot.other_targets)}"
+            suspects.append(Suspect(Build(slot), reason))
+    found = len(suspects) == 1
+    last, first = ("good", "bad") if setting.find is Find.REGRESSION else ("bad", "good")
+    if found:
+        sentence = f"The first {first} nightly is {after.version} of {after.date}."
+    else:
+        sentence = (
+            f"The first {first} nightly is one of {len(suspects)}: those between {before.date} "
+            f"({last}) and {after.date} ({first}) could not be tested."
+        )
+    return _answer(
+        bisection,
+        setting,
+        Status.FOUND if found else Status.RANGE,
+        0 if found else 3,
+        sentence,
+        None if found else "make the check work there too, or test another --python or --channel",
+        [*notes, *_boundary_notes(bisection, move, before, after)],
+        before=before,
+        after=after,
+        suspects=tuple(suspects),
+    )
+
+
+def _boundary_notes(bisection: Bisection, move: Located, before: Build, after: Build) -> list[str]:
+    notes = []
+    absent = [
+        str(day.stamp)
+        for day in bisection.absent_days
+        if before.nightly.stamp < day.stamp < after.nightly.stamp
+    ]
+    if absent:
+        notes.append(
+            f"No wheel answered for {', '.join(sorted(absent))}: if those nights had one for another "
+            "Python, the change may have been in it."
+        )
+    if before.main_commit and before.main_commit == after.main_commit:
+        notes.append(
+            "Both nightlies were built from the same commit of main: what changed is not in the code "
+            "but in how it was built or in what it was installed with."
+        )
+    elif before.commit and before.main_commit is None:
+        notes.append(
+            "The commits are of the nightly branch (the main-branch ones could not be looked up); "
+            "their messages name those of main."
+        )
+    return notes
+
+
+def _stopped(
+    bisection: Bisection, move: Stopped, setting: Setting, notes: Sequence[str]
+) -> Answer:
+    good = _said(bisection, move.good)
+    bad = _said(bisection, move.bad)
+    regression = setting.find is Find.REGRESSION
+    code = 4
+    match move.trouble:
+        case Trouble.CHECK_NOT_RUNNABLE:
+            raise CheckCannotRun(
+                f"The check cannot be run: {good}.",
+                hint="exit 126 and 127 mean that a command was not found or not executable; run it "
+                "by hand, and add what it needs with --with",
+            )
+        case Trouble.SWAPPED:
+            sentence = f"The ends are the other way round: {good}, but {bad}."
+            hint = (
+                "to find the nightly in which it began to pass again, use `--find-fix` with --bad as "
+                "the earlier end"
+                if regression
+                else "to find the nightly in which it began to fail, leave `--find-fix` out"
+            )
+        case Trouble.GOOD_END_FAILS:
+            sentence = f"The good end does not pass: {good}; the bad end: {bad}."
+            hint = (
+                "give an earlier --good (without --good the tool walks back by itself), or fix the "
+                "check so that it passes there; its output is in the log"
+            )
+        case Trouble.BAD_END_PASSES:
+            sentence = f"The bad end does not show the failure: {bad}."
+            hint = (
+                "give another --bad, or make the check fail (exit 1–124) when the bug is there; if it "
+                "needs a GPU or other packages, use --channel and --with"
+            )
+        case Trouble.NEVER_GOOD:
+            sentence = f"No good nightly was found, back to {_oldest_tested(bisection)}; {bad}."
+            hint = "check by hand that it ever worked; name such a nightly with --good"
+        case Trouble.GOOD_END_UNTESTABLE | Trouble.BAD_END_UNTESTABLE:
+            is_good = move.trouble is Trouble.GOOD_END_UNTESTABLE
+            end = "--good" if is_good else "--bad"
+            # The good end is settled first; what follows it was tried as the bad end.
+            first = 0 if move.good is None else 1 + bisection.observations.index(
+                bisection.seen[move.good]
+            )
+            tried = bisection.observations[first:]
+            if all(o.outcome in _INSTALL_MATTERS for o in tried):
+                code = 6
+            sentence = (
+                f"No nightly at the end {end} could be tested: "
+                + "; ".join(f"{o.nightly.stamp} {o.outcome}: {o.reason}" for o in tried)
+                + "."
+            )
+            hint = f"give another {end}, or --python, --channel or --with what it needs"
+    return _answer(
+        bisection,
+        setting,
+        Status.FAILED if code == 6 else Status.NOT_REPRODUCED,
+        code,
+        sentence,
+        hint,
+        notes,
+    )
+
+
+def _answer(
+    bisection: Bisection,
+    setting: Setting,
+    status: Status,
+    code: int,
+    sentence: str,
+    hint: str | None,
+    notes: Sequence[str],
+    *,
+    before: Build | None = None,
+    after: Build | None = None,
+    suspects: tuple[Suspect, ...] = (),
+) -> Answer:
+    judged = bisection.judged()
+    position = {o.nightly.version: i for i, o in bisection.seen.items()}
+    trials = tuple((o, judged[position[o.nightly.version]]) for o in bisection.observations)
+    return Answer(
+        setting,
+        status,
+        code,
+        sentence,
+        hint,
+        before,
+        after,
+        suspects,
+        trials,
+        (*notes, *_shared_notes(bisection.observations)),
+    )
+
+
+def _shared_notes(observations: Sequence[Observation]) -> list[str]:
+    """Say once what every trial in which the check ran had to say."""
+    sets = [set(o.notes) for o in observations if o.check_s is not None]
+    return sorted(set.intersection(*sets)) if sets else []
+
+
+def _build(seen: Observation, main_commit: MainCommit) -> Build:
+    main = main_commit(seen.commit) if seen.commit else None
+    return Build(seen.nightly, seen.commit, main)
+
+
+def _said(bisection: Bisection, index: int | None) -> str:
+    if index is None:
+        return "not tested"
+    seen = bisection.seen[index]
+    return f"{seen.nightly.stamp} ({seen.nightly.version}) {seen.outcome}: {seen.reason}"
+
+
+def _oldest_tested(bisection: Bisection) -> str:
+    return str(min(o.nightly.stamp for o in bisection.observations))

@@ -1,0 +1,94 @@
+"""The loop: ask the course what to do next, do it, observe, until it is answered."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from nightly_bisect.bisection.course import (
+    Move,
+    Question,
+    Seen,
+    TestNext,
+    judgements,
+    next_move,
+)
+from nightly_bisect.bisection.events import Listener, Tested, Working
+from nightly_bisect.judge import Judgement
+from nightly_bisect.model import Nightly, Observation, Slot, UnlistedDay
+
+# Walking back, a fortnight without any nightly is taken for the beginning of history.
+_MOST_ABSENT_IN_A_ROW = 14
+
+
+class Tests(Protocol):
+    """Tests one nightly."""
+
+    def test(self, nightly: Nightly) -> Observation:
+        """Return what was observed."""
+
+
+class Asks(Protocol):
+    """Knows whether an unlisted day has a nightly."""
+
+    def ask(self, slot: UnlistedDay) -> Nightly | None:
+        """Return the nightly of that day, or None."""
+
+
+class Bisection:
+    """A row of slots, what was observed of them, and what follows from it."""
+
+    def __init__(
+        self, slots: Sequence[Slot], question: Question, tester: Tests, asks: Asks, listener: Listener
+    ) -> None:
+        self.slots = list(slots)
+        self.question = question
+        self.observations: list[Observation] = []
+        self.absent_days: list[UnlistedDay] = []
+        self._tester = tester
+        self._asks = asks
+        self._listener = listener
+        self._absent_in_a_row = 0
+
+    @property
+    def seen(self) -> Seen:
+        """The observations by the position of their slot."""
+        position = {s.version: i for i, s in enumerate(self.slots) if isinstance(s, Nightly)}
+        return {position[o.nightly.version]: o for o in self.observations}
+
+    @property
+    def move(self) -> Move:
+        """What to do next, or how it ended."""
+        return next_move(self.slots, self.seen, self.question)
+
+    def judged(self) -> dict[int, Judgement]:
+        """Return the verdicts so far, by the position of their slot."""
+        return judgements(self.slots, self.seen, self.question)[0]
+
+    def run(self) -> Move:
+        """Go on until it is answered. What was observed stays when an error ends it early."""
+        while isinstance(move := self.move, TestNext):
+            slot = self.slots[move.index]
+            if isinstance(slot, UnlistedDay):
+                self._ask(slot, move.index)
+            else:
+                self._test(slot, move.steps_left)
+        return move
+
+    def _ask(self, slot: UnlistedDay, index: int) -> None:
+        self._listener(Working(f"asking for the nightly of {slot}"))
+        nightly = self._asks.ask(slot)
+        if nightly is not None:
+            self.slots[index] = nightly
+            self._absent_in_a_row = 0
+            return
+        self.absent_days.append(slot)
+        self._absent_in_a_row += 1
+        history_begins = self.question.walk_back and self._absent_in_a_row >= _MOST_ABSENT_IN_A_ROW
+        del self.slots[0 if history_begins else index : index + 1]
+
+    def _test(self, nightly: Nightly, steps_left: int | None) -> None:
+        observation = self._tester.test(nightly)
+        self.observations.append(observation)
+        judgement = self.judged()[self.slots.index(nightly)]
+        self._listener(Tested(observation, judgement, steps_left))

@@ -1,0 +1,304 @@
+"""One trial: get a nightly's wheel, install it, verify what was installed, run the check."""
+
+from __future__ import annotations
+
+import re
+import signal
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from nightly_runners.contract import (
+    Command,
+    Environment,
+    Finished,
+    Identity,
+    Imported,
+    InstallerFault,
+    NotPrepared,
+    Order,
+    Runner,
+    Subject,
+)
+from nightly_runners.processes import tail_lines
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import InvalidVersion, Version
+
+from nightly_bisect.bisection.check import Check
+from nightly_bisect.bisection.events import Downloading, Listener, Working
+from nightly_bisect.errors import NothingInstallable, UsageError, Unreachable
+from nightly_bisect.index.catalog import Request
+from nightly_bisect.index.dependencies import NightlyIndex, NotOnIndex
+from nightly_bisect.index.downloads import CorruptWheel, StoredWheel, WheelStore, no_space, storage_faults
+from nightly_bisect.index.metadata import WheelMetadata, read_metadata
+from nightly_bisect.model import Installed, Nightly, Observation, Outcome, Signature
+from nightly_bisect.signature import failure_signature, normalise
+
+_SKIP = 125
+_NOT_RUNNABLE = (126, 127)
+_CRASHES = (signal.SIGSEGV, signal.SIGABRT, signal.SIGILL, signal.SIGBUS, signal.SIGFPE)
+
+
+@dataclass(frozen=True, slots=True)
+class TrialSettings:
+    """What is the same in all trials of a bisection. Times in seconds."""
+
+    check: Check
+    request: Request
+    state: Path
+    requirements: tuple[Requirement, ...] = ()
+    requirement_files: tuple[Path, ...] = ()
+    variables: Mapping[str, str] = field(default_factory=dict)
+    timeout_s: float = 1800.0
+    install_timeout_s: float = 1200.0
+    match: re.Pattern[str] | None = None
+    dependency_index: str | None = None
+
+
+class Tester:
+    """Tests nightlies one after the other, each in a fresh environment."""
+
+    def __init__(
+        self,
+        settings: TrialSettings,
+        store: WheelStore,
+        index: NightlyIndex,
+        runner: Runner,
+        listener: Listener,
+    ) -> None:
+        self._settings = settings
+        self._store = store
+        self._index = index
+        self._runner = runner
+        self._listener = listener
+
+    def test(self, nightly: Nightly) -> Observation:
+        """Run one trial to its end; raise `BisectError` for what is no fact about the nightly."""
+        assert nightly.wheel is not None
+        self._settings.check.refuse_changes()
+        started = time.monotonic()
+        try:
+            stored = self._store.fetch(nightly.wheel, self._progress)
+        except CorruptWheel as error:
+            return Observation(nightly, Outcome.NOT_INSTALLED, f"its wheel is corrupt: {error}")
+        if stored is None:
+            return Observation(nightly, Outcome.GONE, "the server no longer has its wheel")
+        return self._test_wheel(nightly, stored, started)
+
+    def _test_wheel(self, nightly: Nightly, stored: StoredWheel, started: float) -> Observation:
+        seen = Observation(nightly, Outcome.NOT_INSTALLED, "", wheel_sha256=stored.sha256)
+        try:
+            metadata = read_metadata(stored.path)
+        except CorruptWheel as error:
+            return replace(seen, outcome=Outcome.WRONG_BUILD, reason=f"not the wheel it is named: {error}")
+        logs = self._settings.state / f"{nightly.stamp}-{nightly.version.replace('+', '-')}"
+        with storage_faults(logs):
+            logs.mkdir(parents=True, exist_ok=True)
+            try:
+                order = self._order(nightly, stored, metadata)
+                self._listener(Working(f"installing {nightly.version}"))
+                with self._runner.prepare(order, logs) as environment:
+                    seen = replace(
+                        seen,
+                        install_s=time.monotonic() - started,
+                        installed=_installed(environment),
+                        log=logs,
+                    )
+                    return self._test_environment(seen, environment, metadata)
+            except (NotPrepared, NotOnIndex, CorruptWheel) as error:
+                return replace(
+                    seen, reason=_one_line(str(error)), install_s=time.monotonic() - started, log=logs
+                )
+            except InstallerFault as error:
+                raise _fault(error, self._settings.state) from error
+
+    def _order(self, nightly: Nightly, stored: StoredWheel, metadata: WheelMetadata) -> Order:
+        """Say what to install; what only the nightly index may serve is fetched from it."""
+        settings = self._settings
+        python = settings.request.target.python
+        wheels = {metadata.name: stored.path}
+        plain: list[str] = []
+        for requirement in [*metadata.active(python), *settings.requirements]:
+            name = canonicalize_name(requirement.name)
+            if name == metadata.name:
+                raise UsageError(
+                    f"--with {requirement}: {name} is what is bisected.", hint="leave it out"
+                )
+            if requirement.url is None and self._index.must_serve(requirement):
+                found = self._store.fetch(self._index.find(requirement, nightly.stamp), self._progress)
+                if found is None:
+                    raise NotOnIndex(f"the nightly index lists {requirement} but no longer has it")
+                wheels[name] = found.path
+            elif requirement in settings.requirements:
+                plain.append(str(requirement))
+        return Order(
+            python,
+            wheels,
+            tuple(plain),
+            settings.requirement_files,
+            self._index.only_here - set(wheels),
+            settings.dependency_index,
+            settings.install_timeout_s,
+        )
+
+    def _test_environment(
+        self, seen: Observation, environment: Environment, metadata: WheelMetadata
+    ) -> Observation:
+        profile = self._settings.request.profile
+        subject = Subject(
+            profile.package,
+            profile.import_name or _guess_import_name(metadata),
+            profile.identity.by_import,
+            profile.identity.version_attribute,
+            profile.identity.commit_attribute,
+        )
+        self._listener(Working(f"importing {seen.nightly.version}"))
+        identity = environment.identify(subject)
+        seen = replace(seen, python=identity.python, commit=identity.commit)
+        if (problem := _wrong_build(identity, seen.nightly)) is not None:
+            return replace(seen, outcome=Outcome.WRONG_BUILD, reason=problem)
+        if identity.failure is not None:
+            failure = Signature(identity.failure.kind, normalise(identity.failure.text))
+            return replace(
+                seen,
+                outcome=Outcome.NOT_IMPORTABLE,
+                reason=f"import {subject.import_name}: {identity.failure.kind}: "
+                f"{_one_line(identity.failure.text)}",
+                signature=failure,
+            )
+        self._listener(Working(f"checking {seen.nightly.version}"))
+        check = self._settings.check
+        command = Command(check.argv, check.folder, self._settings.variables, self._settings.timeout_s)
+        try:
+            finished, imported = environment.run(command)
+        except OSError as error:
+            # What a shell would report as 126 or 127.
+            return replace(
+                seen, outcome=Outcome.NOT_RUNNABLE, reason=f"{check.argv[0]}: {error.strerror}"
+            )
+        return self._conclude(seen, subject, finished, imported)
+
+    def _conclude(
+        self, seen: Observation, subject: Subject, finished: Finished, imported: Imported
+    ) -> Observation:
+        seen = replace(seen, check_s=finished.seconds)
+        if imported.elsewhere:
+            return replace(
+                seen,
+                outcome=Outcome.WRONG_BUILD,
+                reason=f"the check imported {subject.import_name} from {imported.elsewhere[0]}, "
+                "not the nightly",
+            )
+        if not imported.from_environment and subject.import_name is not None:
+            note = f"the check never imported {subject.import_name}"
+            seen = replace(seen, notes=(*seen.notes, note))
+        outcome, reason = read_ending(finished)
+        if outcome is Outcome.CRASHED:
+            seen = replace(seen, signature=Signature("signal", reason))
+        elif outcome is Outcome.TIMED_OUT:
+            seen = replace(seen, signature=Signature("timed out", ""))
+        elif outcome in (Outcome.FAILED, Outcome.NOT_RUNNABLE):
+            lines = [list(tail_lines(log)) for log in (finished.stdout, finished.stderr)]
+            signature = failure_signature(lines[0], lines[1])
+            seen = replace(seen, signature=signature)
+            reason = f"{reason}: {signature}" if str(signature) else reason
+        if outcome in (Outcome.FAILED, Outcome.CRASHED, Outcome.NOT_RUNNABLE, Outcome.TIMED_OUT):
+            seen = replace(seen, matched=self._matches(finished))
+        return replace(seen, outcome=outcome, reason=_one_line(reason))
+
+    def _matches(self, finished: Finished) -> bool | None:
+        if self._settings.match is None:
+            return None
+        return any(
+            self._settings.match.search("\n".join(tail_lines(log, count=100_000)))
+            for log in (finished.stdout, finished.stderr)
+        )
+
+    def _progress(self, filename: str, received: int, expected: int | None) -> None:
+        self._listener(Downloading(filename, received, expected))
+
+
+def read_ending(finished: Finished) -> tuple[Outcome, str]:
+    """Say what an exit status or signal means (docs/checks.md has the table)."""
+    status, number = finished.status, finished.signal
+    if finished.timed_out:
+        return Outcome.TIMED_OUT, f"did not end within {finished.seconds:.0f} s"
+    if status is not None and status > 128 and _signal(status - 128) is not None:
+        status, number = None, status - 128  # a shell's way to report a signal
+    if number is not None:
+        name = _signal(number) or f"signal {number}"
+        return (Outcome.CRASHED if number in _CRASHES else Outcome.KILLED), name
+    assert status is not None
+    if status == 0:
+        return Outcome.PASSED, "exit 0"
+    if status == _SKIP:
+        return Outcome.SKIPPED, "exit 125: the check asks to skip"
+    if status in _NOT_RUNNABLE:
+        return Outcome.NOT_RUNNABLE, f"exit {status}"
+    if status < _SKIP:
+        return Outcome.FAILED, f"exit {status}"
+    return Outcome.ODD_STATUS, f"exit {status} is neither a pass nor a failure (1–124)"
+
+
+def _signal(number: int) -> str | None:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return None
+
+
+def _wrong_build(identity: Identity, nightly: Nightly) -> str | None:
+    """Compare what was imported with what was asked for."""
+    for what, found in (("metadata", identity.metadata_version), ("module", identity.module_version)):
+        if found is not None and not _same_build(found, nightly.version):
+            return f"asked for {nightly.version}, but the {what} says {_one_line(found)}"
+    return None
+
+
+def _same_build(found: str, wanted: str) -> bool:
+    try:
+        one, other = Version(found), Version(wanted)
+    except InvalidVersion:
+        return False
+    same_local = one.local is None or other.local is None or one.local == other.local
+    return one.public == other.public and same_local
+
+
+def _installed(environment: Environment) -> tuple[Installed, ...]:
+    return tuple(Installed(n, v) for n, v in sorted(environment.installed.items()))
+
+
+def _guess_import_name(metadata: WheelMetadata) -> str | None:
+    """Choose the package that a wheel is imported by: the one named like it, else its first."""
+    wanted = metadata.name.replace("-", "_")
+    return wanted if wanted in metadata.top_level else next(iter(metadata.top_level), None)
+
+
+def _fault(error: InstallerFault, state: Path) -> Exception:
+    text = _one_line(str(error))
+    match error.kind:
+        case "disk":
+            return no_space(state)
+        case "network":
+            return Unreachable(
+                f"The installer could not reach the package index: {text}",
+                url="the default package index",
+                hint="check the network and the proxy, then run the same command again; a mirror of "
+                "your own goes into --dependency-index",
+            )
+        case "python":
+            return NothingInstallable(
+                f"There is no such Python here: {text}",
+                hint="install it, or use --python with one that you have",
+            )
+        case _:
+            return NothingInstallable(
+                f"{text}.", hint="install it with `pip install 'uv>=0.13'` into the same environment"
+            )
+
+
+def _one_line(text: str, longest: int = 400) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= longest else line[: longest - 1] + "…"

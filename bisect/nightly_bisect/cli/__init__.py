@@ -1,0 +1,74 @@
+"""The command line. `main` is the entry point; commands live in modules of their own."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import sys
+import tempfile
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NoReturn
+
+from nightly_bisect.errors import BisectError
+
+GLOBAL_FLAGS = ("-h", "--help", "--version", "--install-completion", "--show-completion")
+COMMANDS = ("run", "list", "demo")
+_OUR_BUG = 70
+_INTERRUPTED = 130
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Run the command line and exit; the one place that turns errors into exits."""
+    words = with_default_command(list(sys.argv[1:] if arguments is None else arguments))
+    try:
+        # Typer, rich and pydantic take a moment to import: not before a word was read.
+        from nightly_bisect.cli.app import run_app
+
+        run_app(words)
+        sys.exit(0)
+    except BisectError as error:
+        from nightly_bisect.cli.screen import Screen
+
+        Screen().error(error.what, _with_near_command(error.hint, words))
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)  # noqa: T201
+        sys.exit(_INTERRUPTED)
+    except BrokenPipeError:
+        # Whoever read our output has gone; nothing is left to say it to.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+    except Exception:
+        path = Path(tempfile.gettempdir()) / f"nightly-bisect-bug-{os.getpid()}.txt"
+        path.write_text(traceback.format_exc(), encoding="utf-8")
+        print(  # noqa: T201
+            f"error: a bug in nightly-bisect itself; its traceback is in {path}\n\n"
+            "hint: please report it with that file",
+            file=sys.stderr,
+        )
+        sys.exit(_OUR_BUG)
+
+
+def with_default_command(words: list[str]) -> list[str]:
+    """Put ``run`` before words that name no command, and keep the user's ``--`` visible.
+
+    Typer swallows the first ``--``; doubled, it leaves one for ``run`` to see, which tells a
+    command (``-- pytest -k x``) from a check file.
+    """
+    if not words:
+        return ["--help"]
+    if words[0] not in (*COMMANDS, *GLOBAL_FLAGS):
+        words = ["run", *words]
+    if words[0] == "run" and "--" in words:
+        at = words.index("--")
+        words = [*words[:at], "--", *words[at:]]
+    return words
+
+
+def _with_near_command(hint: str, words: Sequence[str]) -> str:
+    """Point at a command that the first word may have meant."""
+    word = words[1] if len(words) > 1 and words[0] == "run" else ""
+    near = difflib.get_close_matches(word, COMMANDS, n=1, cutoff=0.7)
+    return f"did you mean the command `{near[0]}`? Otherwise: {hint}" if near else hint

@@ -1,0 +1,271 @@
+"""The typer application: what each command and option is called."""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+import nightly_bisect
+from nightly_bisect.cli.config_file import configured_defaults
+from nightly_bisect.judge import Counts
+
+app = typer.Typer(
+    name="nightly-bisect",
+    add_completion=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+    no_args_is_help=True,
+)
+
+_ENDS = "Range"
+_WHAT = "What to bisect"
+_CHECK = "The check"
+_OUTPUT = "Output"
+_STATE = "State and disk"
+
+Package = Annotated[
+    str, typer.Option("-p", "--package", metavar="NAME", help="Package to bisect.", rich_help_panel=_WHAT)
+]
+ProfileFile = Annotated[
+    Path | None,
+    typer.Option("--profile", metavar="FILE", help="A profile of your own (docs/profiles.md).", rich_help_panel=_WHAT),
+]
+Channel = Annotated[
+    str | None,
+    typer.Option(
+        "--channel", metavar="NAME",
+        help="cpu, cu126, cu130, rocm6.4, xpu …, or `release` for stable releases.", rich_help_panel=_WHAT,
+    ),
+]  # fmt: skip
+Python = Annotated[
+    str | None,
+    typer.Option("--python", metavar="X.Y", help="Python of the trials; default: this one.", rich_help_panel=_WHAT),
+]
+Platform = Annotated[
+    str | None,
+    typer.Option("--platform", metavar="NAME", help="For example linux_x86_64; default: this machine.", rich_help_panel=_WHAT),
+]
+IndexUrl = Annotated[
+    str | None,
+    typer.Option(
+        "--index-url", metavar="URL",
+        help="Another index root for this channel: URL/PROJECT/ lists the wheels.", rich_help_panel=_WHAT,
+    ),
+]  # fmt: skip
+AllBuilds = Annotated[
+    bool,
+    typer.Option("--all-builds", help="Every build of a day, not only its last.", rich_help_panel=_WHAT),
+]
+CacheDir = Annotated[
+    Path | None,
+    typer.Option("--cache-dir", metavar="DIR", help="Where wheels and environments go.", rich_help_panel=_STATE),
+]
+Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Print the answer only.", rich_help_panel=_OUTPUT)]
+Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="Print what is going on.", rich_help_panel=_OUTPUT)]
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"nightly-bisect {nightly_bisect.__version__}")
+        raise typer.Exit
+
+
+@app.callback(
+    epilog="[bold]nightly-bisect --good 2024-05-01 --bad today check.py[/] is short for "
+    "[bold]nightly-bisect run …[/]. See [bold]nightly-bisect run --help[/] for its options."
+)
+def _application(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    """Find the first bad PyTorch nightly.
+
+    Give a day on which your check passed, a later one on which it fails, and the check:
+
+      nightly-bisect --good 2024-05-01 --bad today check.py
+
+      nightly-bisect --good 2024-05-01 -- python -m pytest -x test_mine.py
+
+      nightly-bisect demo        shows a whole run in seconds, without PyTorch
+    """
+
+
+@app.command(
+    "run",
+    context_settings={"allow_interspersed_args": False},
+    options_metavar="[OPTIONS]",
+    epilog="WHEN is 2024-05-01, 20240501, dev20240501, today, yesterday, latest, a nightly's full "
+    "version, or a release such as 2.4. "
+    "Exit codes: 0 found · 2 usage · 3 only a range of suspects · 4 an end does not behave as claimed · "
+    "5 index or network · 6 nothing installable · 7 storage · 8 the check cannot run · 70 our own bug · "
+    "130 interrupted.",
+)
+def run_command(
+    check: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="CHECK.py [ARGS…] | -- COMMAND [ARGS…]",
+            help="Your check: exit 0 is good, 1–124 bad, 125 skip. Words after it are its own.",
+            show_default=False,
+        ),
+    ],
+    good: Annotated[
+        str | None,
+        typer.Option(
+            "-g", "--good", metavar="WHEN",
+            help="A nightly that passes. Without it the tool walks back until one does.", rich_help_panel=_ENDS,
+        ),
+    ] = None,
+    bad: Annotated[
+        str | None,
+        typer.Option(
+            "-b", "--bad", metavar="WHEN", help="A nightly that fails. Default: the latest.", rich_help_panel=_ENDS,
+            show_default=False,
+        ),
+    ] = None,
+    find_fix: Annotated[
+        bool,
+        typer.Option("--find-fix", help="--bad is the earlier end: find where it passes again.", rich_help_panel=_ENDS),
+    ] = False,
+    package: Package = "torch",
+    profile: ProfileFile = None,
+    channel: Channel = None,
+    python: Python = None,
+    platform: Platform = None,
+    index_url: IndexUrl = None,
+    all_builds: AllBuilds = False,
+    with_: Annotated[
+        list[str] | None,
+        typer.Option("--with", metavar="REQ", help="A further package that the check needs (repeatable).", rich_help_panel=_CHECK),
+    ] = None,
+    requirements: Annotated[
+        list[Path] | None,
+        typer.Option("-r", "--requirements", metavar="FILE", help="A requirements file for the check (repeatable).", rich_help_panel=_CHECK),
+    ] = None,
+    dependency_index: Annotated[
+        str | None,
+        typer.Option(
+            "--dependency-index", metavar="URL",
+            help="Where dependencies come from, instead of the default package index.", rich_help_panel=_CHECK,
+        ),
+    ] = None,
+    timeout: Annotated[
+        float, typer.Option("--timeout", metavar="SECONDS", min=0.1, help="For each check.", rich_help_panel=_CHECK)
+    ] = 1800.0,
+    install_timeout: Annotated[
+        float, typer.Option("--install-timeout", metavar="SECONDS", min=1, help="For each install.", rich_help_panel=_CHECK)
+    ] = 1200.0,
+    on_crash: Annotated[
+        Counts,
+        typer.Option("--on-crash", help="What a crash (SIGSEGV, SIGABRT …) counts as; auto is bad.", rich_help_panel=_CHECK),
+    ] = Counts.BAD,
+    on_timeout: Annotated[
+        Counts,
+        typer.Option(
+            "--on-timeout",
+            help="What a time-out counts as; auto: bad if the bad end times out and the good end doesn't.",
+            rich_help_panel=_CHECK,
+        ),
+    ] = Counts.AUTO,
+    any_failure: Annotated[
+        bool,
+        typer.Option("--any-failure", help="Every failure is bad, also other ones than the bad end's.", rich_help_panel=_CHECK),
+    ] = False,
+    match: Annotated[
+        str | None,
+        typer.Option("--match", metavar="REGEX", help="Only a failure whose output matches is bad.", rich_help_panel=_CHECK),
+    ] = None,
+    env: Annotated[
+        list[str] | None,
+        typer.Option("--env", metavar="NAME[=VALUE]", help="Pass a variable to the check (repeatable).", rich_help_panel=_CHECK),
+    ] = None,
+    name: Annotated[
+        str | None, typer.Option("--name", metavar="NAME", help="A name for this bisection.", rich_help_panel=_STATE)
+    ] = None,
+    cache_dir: CacheDir = None,
+    keep: Annotated[
+        bool, typer.Option("--keep", help="Keep the environments of the trials.", rich_help_panel=_STATE)
+    ] = False,
+    json_file: Annotated[
+        Path | None,
+        typer.Option("--json", metavar="FILE", help="Write the result as JSON (- for stdout).", rich_help_panel=_OUTPUT),
+    ] = None,
+    report: Annotated[
+        Path | None,
+        typer.Option("--report", metavar="FILE.md", help="Write a text ready for an issue.", rich_help_panel=_OUTPUT),
+    ] = None,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print the plan and its cost, and stop.", rich_help_panel=_OUTPUT)
+    ] = False,
+) -> None:
+    """Find the first bad nightly (the default command).
+
+    Both ends are tested first. Then each trial installs one nightly into a fresh environment,
+    verifies what was installed, and runs the check in the folder where you stand.
+    """
+    from nightly_bisect.cli.run import RunArguments, run
+
+    arguments = RunArguments(**{n: v for n, v in locals().items() if n in RunArguments.__dataclass_fields__})
+    raise typer.Exit(run(arguments))
+
+
+@app.command("list")
+def list_command(
+    package: Package = "torch",
+    profile: ProfileFile = None,
+    channel: Channel = None,
+    python: Python = None,
+    platform: Platform = None,
+    index_url: IndexUrl = None,
+    all_builds: AllBuilds = False,
+    since: Annotated[
+        str | None, typer.Option("--since", metavar="WHEN", help="From this day on.", rich_help_panel=_ENDS)
+    ] = None,
+    until: Annotated[
+        str | None, typer.Option("--until", metavar="WHEN", help="Up to this day.", rich_help_panel=_ENDS)
+    ] = None,
+    probe: Annotated[
+        bool,
+        typer.Option("--probe", help="Also ask for days since --since that the page no longer lists.", rich_help_panel=_ENDS),
+    ] = False,
+    json_file: Annotated[
+        Path | None,
+        typer.Option("--json", metavar="FILE", help="Write the list as JSON (- for stdout).", rich_help_panel=_OUTPUT),
+    ] = None,
+    cache_dir: CacheDir = None,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+) -> None:
+    """List the nightlies that exist, oldest first."""
+    from nightly_bisect.cli.listing import ListArguments, show_list
+
+    arguments = ListArguments(**{n: v for n, v in locals().items() if n in ListArguments.__dataclass_fields__})
+    raise typer.Exit(show_list(arguments))
+
+
+@app.command("demo")
+def demo_command(
+    verbose: Verbose = False,
+    report: Annotated[
+        Path | None, typer.Option("--report", metavar="FILE.md", help="Write a text ready for an issue.")
+    ] = None,
+    json_file: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write the result as JSON.")] = None,
+) -> None:
+    """Show a whole run in seconds: real installs of small stand-in nightlies, no PyTorch needed."""
+    from nightly_bisect.cli.demo import demo
+
+    raise typer.Exit(demo(verbose=verbose, report=report, json_file=json_file))
+
+
+def run_app(words: list[str]) -> None:
+    """Run one command line; options of ``run`` may also stand in a configuration file."""
+    known = set(inspect.signature(run_command).parameters) - {"check"}
+    defaults = {"run": configured_defaults(Path.cwd(), known)} if words[0] == "run" else {}
+    app(words, prog_name="nightly-bisect", default_map=defaults)

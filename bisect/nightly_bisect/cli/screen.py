@@ -1,0 +1,148 @@
+"""What a person sees while a bisection runs: lasting lines, and one live line on a terminal.
+
+stderr carries progress, stdout the result. Without a terminal there are plain lines only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import assert_never
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn
+from rich.text import Text
+
+from nightly_bisect.bisection.events import Downloading, Event, Tested, Working
+from nightly_bisect.bisection.session import Plan
+from nightly_bisect.model import Verdict
+from nightly_bisect.report.answer import Answer
+from nightly_bisect.report.plain import answer_lines, printable, trial_line
+
+_COLOURS = {Verdict.GOOD: "green", Verdict.BAD: "red", Verdict.UNTESTABLE: "yellow"}
+
+
+class Screen:
+    """Shows the events of a bisection. ``level``: -1 quiet (the answer only), 0, 1 verbose."""
+
+    def __init__(self, level: int = 0) -> None:
+        self.level = level
+        self._console = Console(stderr=True, highlight=False, soft_wrap=True)
+        self._progress: Progress | None = None
+        self._task: TaskID | None = None
+
+    @contextlib.contextmanager
+    def live(self) -> Iterator[None]:
+        """Keep one live line at the bottom of a terminal."""
+        if not self._console.is_terminal or self.level < 0:
+            yield
+            return
+        columns = (
+            SpinnerColumn(),
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("{task.fields[amount]}"),
+        )
+        with Progress(*columns, console=self._console, transient=True) as self._progress:
+            self._task = self._progress.add_task("", total=None, amount="")
+            try:
+                yield
+            finally:
+                self._progress = None
+
+    def show(self, event: Event) -> None:
+        """Take one event of the bisection."""
+        match event:
+            case Working(what):
+                self._update(printable(what), None, None)
+                self.detail(what)
+            case Downloading(filename, received, expected):
+                self._update(f"downloading {printable(filename)}", received, expected)
+            case Tested():
+                self._tested(event)
+            case _:
+                assert_never(event)
+
+    def plan(self, plan: Plan) -> None:
+        """Say what will be done and what it costs, before anything is installed."""
+        if self.level < 0:
+            return
+        for line in plan_lines(plan):
+            self._console.print(Text(printable(line)))
+        for note in plan.notes:
+            self._console.print(Text(f"note: {printable(note)}", style="yellow"))
+
+    def detail(self, text: str) -> None:
+        """Print a line that only ``-v`` shows."""
+        if self.level > 0:
+            self._console.print(Text(printable(text), style="dim"))
+
+    def error(self, what: str, hint: str) -> None:
+        """Print an error: what failed, then what to do."""
+        self._console.print(Text(f"error: {printable(what)}", style="red"))
+        self._console.print(Text(f"\nhint: {printable(hint)}"))
+
+    def say(self, text: str) -> None:
+        """Print one lasting line."""
+        if self.level >= 0:
+            self._console.print(Text(printable(text)))
+
+    def _tested(self, event: Tested) -> None:
+        if self.level < 0:
+            return
+        left = event.steps_left
+        steps = "" if left is None else f"  [{_count(left, 'step')} left at most]" if left else "  [last step]"
+        line = Text(trial_line(event.observation, event.judgement))
+        line.stylize(_COLOURS[event.judgement.verdict])
+        self._console.print(line.append(steps, style="dim"))
+
+    def _update(self, what: str, done: int | None, total: int | None) -> None:
+        if self._progress is None or self._task is None:
+            return
+        amount = "" if done is None else f"{done / 1e6:.0f}" + (f"/{total / 1e6:.0f} MB" if total else " MB")
+        self._progress.update(
+            self._task, description=what, completed=done or 0, total=total, amount=amount
+        )
+
+
+def plan_lines(plan: Plan) -> list[str]:
+    """Return the plan: how many nightlies, at most how many trials, about how many GB."""
+    slots = plan.span.slots
+    what = _count(len(slots), "nightly", "nightlies")
+    if plan.unlisted:
+        what = (
+            f"up to {what} ({plan.unlisted} of these days are no longer listed and are asked for "
+            "only when needed)"
+        )
+    lines = [f"{what} from {slots[0].stamp} to {slots[-1].stamp}"]
+    if plan.without_wheel:
+        lines.append(f"{plan.without_wheel} of them have no wheel for this Python and platform")
+    if plan.most_trials is None:
+        lines.append("walking back from the newest by doubling steps until one is good, then searching")
+    else:
+        lines.append(
+            f"at most {plan.most_trials} trials (both ends, then {plan.most_trials - 2}), "
+            "more only where nightlies cannot be tested"
+        )
+    if plan.wheel_bytes is not None:
+        each = f"{_size(plan.wheel_bytes)} a wheel"
+        if plan.most_bytes is not None:
+            lines.append(f"at most about {_size(plan.most_bytes)} to download ({each}), and dependencies once")
+        else:
+            lines.append(f"{each} to download, and dependencies once")
+    return lines
+
+
+def result_text(answer: Answer) -> str:
+    """Return what goes to stdout at the end."""
+    return "\n".join(answer_lines(answer)) + "\n"
+
+
+def _count(number: int, one: str, many: str | None = None) -> str:
+    return f"{number} {one if number == 1 else many or one + 's'}"
+
+
+def _size(size_bytes: int) -> str:
+    if size_bytes >= 1e8:
+        return f"{size_bytes / 1e9:.1f} GB"
+    return f"{size_bytes / 1e6:.1f} MB" if size_bytes >= 1e5 else f"{size_bytes / 1e3:.1f} kB"

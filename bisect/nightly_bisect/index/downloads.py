@@ -1,0 +1,217 @@
+"""The cache of downloaded wheels: every file in it is whole, checked and hashed."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import json
+import os
+import shutil
+import zipfile
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from tempfile import mkstemp
+
+from nightly_bisect.errors import StorageFault
+from nightly_bisect.index.web import FileInfo, Web
+from nightly_bisect.model import Wheel
+
+# Room for the wheel itself and for what is unpacked from it.
+_ROOM_FACTOR = 4
+_LEAST_ROOM_BYTES = 50 * 2**20
+_TRIES = 3
+
+Progress = Callable[[str, int, int | None], None]
+"""Called with a file's name, the bytes that came and the bytes that are expected."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredWheel:
+    """A wheel on disk, with the hash of the bytes that will be installed."""
+
+    path: Path
+    sha256: str
+    size_bytes: int
+
+
+class CorruptWheel(Exception):
+    """What came is not the wheel that was asked for; the text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Record:
+    """What is remembered of a stored file, beside it."""
+
+    url: str
+    sha256: str
+    size_bytes: int
+    etag: str | None
+
+
+class WheelStore:
+    """Wheels by their URL below ``folder``; safe for several processes at once."""
+
+    def __init__(self, folder: Path, web: Web) -> None:
+        self._folder = folder
+        self._web = web
+
+    def fetch(self, wheel: Wheel, progress: Progress) -> StoredWheel | None:
+        """Return the wheel's file, downloading it at need; None when the server hasn't got it.
+
+        Raise `CorruptWheel` when what comes stays wrong, `StorageFault` for the disk, and
+        `IndexFault` for the network.
+        """
+        import filelock
+
+        folder = self._folder / hashlib.sha256(wheel.url.encode()).hexdigest()[:20]
+        with storage_faults(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+            with filelock.FileLock(folder / ".lock"):
+                return self._stored(wheel, folder) or self._download(wheel, folder, progress)
+
+    def is_stored(self, wheel: Wheel) -> bool:
+        """Tell, without any check, whether the file is here already."""
+        folder = self._folder / hashlib.sha256(wheel.url.encode()).hexdigest()[:20]
+        return (folder / wheel.filename).exists()
+
+    def _stored(self, wheel: Wheel, folder: Path) -> StoredWheel | None:
+        """Return the stored file if its bytes are the recorded ones and still the server's."""
+        path = folder / wheel.filename
+        record = _read_record(folder)
+        if record is None or not path.is_file() or path.stat().st_size != record.size_bytes:
+            return None
+        if wheel.sha256 not in (None, record.sha256) or _sha256(path) != record.sha256:
+            return None
+        # Nightlies are re-uploaded under the same name at times, and the index tells no hashes.
+        if wheel.sha256 is None and not _still_the_same(self._web.file_info(wheel.url), record):
+            return None
+        return StoredWheel(path, record.sha256, record.size_bytes)
+
+    def _download(self, wheel: Wheel, folder: Path, progress: Progress) -> StoredWheel | None:
+        for last in (False,) * (_TRIES - 1) + (True,):
+            try:
+                return self._download_once(wheel, folder, progress)
+            except CorruptWheel:
+                if last:
+                    raise
+        raise AssertionError("unreachable")
+
+    def _download_once(self, wheel: Wheel, folder: Path, progress: Progress) -> StoredWheel | None:
+        info = self._web.file_info(wheel.url)
+        if info is None:
+            return None
+        _check_room(folder, info.size_bytes)
+        path = folder / wheel.filename
+        with _temporary_beside(path) as (temporary, descriptor):
+            digest = hashlib.sha256()
+            received = 0
+
+            def sink(chunks: Iterator[bytes], size_bytes: int | None) -> None:
+                nonlocal digest, received
+                digest, received = hashlib.sha256(), 0
+                os.ftruncate(descriptor, 0)
+                os.lseek(descriptor, 0, os.SEEK_SET)
+                for chunk in chunks:
+                    os.write(descriptor, chunk)
+                    digest.update(chunk)
+                    received += len(chunk)
+                    progress(wheel.filename, received, size_bytes)
+
+            if not self._web.download(wheel.url, sink):
+                return None
+            os.fsync(descriptor)
+            record = _Record(wheel.url, digest.hexdigest(), received, info.etag)
+            _check_bytes(wheel, temporary, record, info)
+            _write_record(folder, record)
+            temporary.replace(path)
+        return StoredWheel(path, record.sha256, received)
+
+
+@contextlib.contextmanager
+def storage_faults(where: Path) -> Iterator[None]:
+    """Turn the disk's errors below ``where`` into `StorageFault`."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise no_space(where) from error
+        if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EIO):
+            raise StorageFault(
+                f"The folder {where} cannot be written: {error.strerror}.",
+                hint="choose another folder with --cache-dir",
+            ) from error
+        raise
+
+
+def no_space(where: Path) -> StorageFault:
+    """Return the error for a full disk."""
+    return StorageFault(
+        f"There is no space left for {where}.",
+        hint="free some disk space or choose another disk with --cache-dir, then run the same "
+        "command again: wheels that were downloaded are kept",
+    )
+
+
+def _still_the_same(info: FileInfo | None, record: _Record) -> bool:
+    # A file that the server no longer has is still the file that was published.
+    if info is None:
+        return True
+    if info.etag and record.etag:
+        return info.etag == record.etag
+    return info.size_bytes in (None, record.size_bytes)
+
+
+def _check_bytes(wheel: Wheel, path: Path, record: _Record, info: FileInfo) -> None:
+    if info.size_bytes not in (None, record.size_bytes):
+        raise CorruptWheel(f"{record.size_bytes} bytes came instead of {info.size_bytes}")
+    if wheel.sha256 not in (None, record.sha256):
+        raise CorruptWheel(f"its sha256 is {record.sha256}, the index promised {wheel.sha256}")
+    try:
+        with zipfile.ZipFile(path) as archive:
+            names = archive.namelist()
+    except zipfile.BadZipFile as error:
+        raise CorruptWheel(f"not a zip file: {error}") from error
+    if not any(name.endswith(".dist-info/METADATA") for name in names):
+        raise CorruptWheel("it has no METADATA")
+
+
+def _check_room(folder: Path, size_bytes: int | None) -> None:
+    needed = max(_LEAST_ROOM_BYTES, _ROOM_FACTOR * (size_bytes or 0))
+    free = shutil.disk_usage(folder).free
+    if free < needed:
+        raise StorageFault(
+            f"{folder} has {free / 1e9:.1f} GB free; this nightly needs about {needed / 1e9:.1f} GB.",
+            hint="free some disk space or choose another disk with --cache-dir, then run the same "
+            "command again",
+        )
+
+
+@contextlib.contextmanager
+def _temporary_beside(path: Path) -> Iterator[tuple[Path, int]]:
+    descriptor, name = mkstemp(dir=path.parent, prefix=".part-")
+    try:
+        yield Path(name), descriptor
+    finally:
+        os.close(descriptor)
+        Path(name).unlink(missing_ok=True)
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _read_record(folder: Path) -> _Record | None:
+    try:
+        return _Record(**json.loads((folder / "record.json").read_text()))
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def _write_record(folder: Path, record: _Record) -> None:
+    with _temporary_beside(folder / "record.json") as (temporary, descriptor):
+        os.write(descriptor, json.dumps(asdict(record)).encode())
+        os.fsync(descriptor)
+        temporary.replace(folder / "record.json")

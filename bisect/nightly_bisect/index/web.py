@@ -1,0 +1,291 @@
+"""All HTTP that the tool itself does: bounded in tries, time, size and redirects.
+
+Retries are for what may pass by itself (no connection, 429, 5xx, a body cut short). TLS failures,
+refusals and misleading redirects are final at once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import ssl
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import urljoin, urlsplit
+
+from nightly_bisect.errors import NoSuchPage, NotAnIndex, Refused, Unreachable
+
+if TYPE_CHECKING:
+    import requests
+
+T = TypeVar("T")
+
+ABSENT = (403, 404, 410)
+"""What servers answer for a file that is not there; PyTorch's says 403."""
+
+_RETRIES = 3
+_FIRST_DELAY_S = 2.0
+_LONGEST_WAIT_S = 120.0
+_CONNECT_S, _READ_S = 10.0, 30.0
+_PAGE_DEADLINE_S = 60.0
+_PAGE_LIMIT_BYTES = 64 * 2**20
+_SLOWEST_BYTES_PER_S, _SLOW_WINDOW_S = 1024, 30.0
+_REDIRECTS = 5
+_CHUNK = 2**18
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A page that was read whole; ``url`` is where it came from in the end."""
+
+    url: str
+    body: bytes
+    content_type: str
+
+
+@dataclass(frozen=True, slots=True)
+class FileInfo:
+    """What a server tells of a file before it is fetched."""
+
+    url: str
+    size_bytes: int | None
+    etag: str | None
+    sha256: str | None
+
+
+class Web:
+    """One HTTP session. ``pause`` and ``clock`` (seconds) can be replaced in tests."""
+
+    def __init__(
+        self,
+        *,
+        pause: Callable[[float], None] = time.sleep,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._pause = pause
+        self._clock = clock
+        self._opened: requests.Session | None = None
+        # A knob for tests, as uv has one: what is tested is the retrying, not the waiting.
+        self._first_delay_s = float(os.environ.get("NIGHTLY_BISECT_RETRY_DELAY_S", _FIRST_DELAY_S))
+
+    def page(self, url: str) -> Document:
+        """Read an index page; raise `NoSuchPage`, `Refused`, `NotAnIndex` or `Unreachable`."""
+        import pypi_simple
+
+        def read() -> Document:
+            with self._open("GET", url, headers={"Accept": pypi_simple.ACCEPT_JSON_PREFERRED}) as r:
+                if r.status_code == 404:
+                    raise NoSuchPage(
+                        f"The index has no page {url} (404).",
+                        url=url,
+                        hint="check the package, the channel and --index-url",
+                    )
+                self._raise_for_status(r, url)
+                started = self._clock()
+                body = bytearray()
+                for chunk in self._chunks(r):
+                    body += chunk
+                    if len(body) > _PAGE_LIMIT_BYTES:
+                        raise NotAnIndex(
+                            f"The page {url} is larger than {_PAGE_LIMIT_BYTES // 2**20} MiB.",
+                            url=url,
+                            hint="--index-url must be the root of a package index",
+                        )
+                    if self._clock() - started > _PAGE_DEADLINE_S:
+                        raise _TryAgain(f"no whole page in {_PAGE_DEADLINE_S:.0f} s")
+                return Document(r.url, bytes(body), r.headers.get("Content-Type", ""))
+
+        return self._with_retries(url, read)
+
+    def json(self, url: str, headers: dict[str, str]) -> Any:
+        """Read a small JSON document, in one try and a few seconds: for what the run can do without."""
+        with self._open("GET", url, headers=headers, timeout_s=5.0) as r:
+            r.raise_for_status()
+            return r.json()
+
+    def file_info(self, url: str) -> FileInfo | None:
+        """Ask with HEAD whether a file is there; None when it is absent."""
+
+        def ask() -> FileInfo | None:
+            with self._open("HEAD", url, headers={"Accept-Encoding": "identity"}) as r:
+                if r.status_code in ABSENT:
+                    return None
+                self._raise_for_status(r, url)
+                length = r.headers.get("Content-Length", "")
+                return FileInfo(
+                    url,
+                    int(length) if length.isdigit() else None,
+                    r.headers.get("ETag"),
+                    # PyTorch's uploads carry the hash as object metadata.
+                    r.headers.get("x-amz-meta-checksum-sha256"),
+                )
+
+        return self._with_retries(url, ask)
+
+    def download(self, url: str, sink: Callable[[Iterator[bytes], int | None], None]) -> bool:
+        """Stream a file into ``sink(chunks, size_bytes)``, anew on each try; False when absent."""
+
+        def fetch() -> bool:
+            with self._open("GET", url, headers={"Accept-Encoding": "identity"}) as r:
+                if r.status_code in ABSENT:
+                    return False
+                self._raise_for_status(r, url)
+                length = r.headers.get("Content-Length", "")
+                sink(self._steady(self._chunks(r)), int(length) if length.isdigit() else None)
+                return True
+
+        return self._with_retries(url, fetch)
+
+    def _with_retries(self, url: str, attempt: Callable[[], T]) -> T:
+        import requests
+        import urllib3
+
+        passing = (
+            requests.RequestException,
+            urllib3.exceptions.HTTPError,
+            ConnectionError,
+            TimeoutError,
+        )
+        for delay in (*(self._first_delay_s * 2**n for n in range(_RETRIES)), None):
+            wait: float | None = None
+            try:
+                return attempt()
+            except _TryAgain as error:
+                why, wait = error.why, error.wait_s
+            except requests.exceptions.SSLError as error:
+                raise _tls_refusal(url, error) from error
+            except passing as error:
+                why = _plain(error)
+            if delay is None:
+                break
+            self._pause(min(delay if wait is None else wait, _LONGEST_WAIT_S))
+        raise Unreachable(
+            f"Nothing usable came from {url} in {_RETRIES + 1} tries: {why}.",
+            url=url,
+            hint="check the network and the proxy (HTTPS_PROXY), then run the same command again: "
+            "wheels that were downloaded are kept",
+        )
+
+    @contextlib.contextmanager
+    def _open(
+        self, method: str, url: str, headers: dict[str, str], timeout_s: float | None = None
+    ) -> Iterator[requests.Response]:
+        """Open ``url``, following redirects by hand: bounded, and never away from https."""
+        session = self._session()
+        timeout = (timeout_s or _CONNECT_S, timeout_s or _READ_S)
+        target = url
+        for _ in range(_REDIRECTS + 1):
+            response = session.request(
+                method, target, headers=headers, stream=True, allow_redirects=False, timeout=timeout
+            )
+            location = response.headers.get("Location")
+            if location is None or not 300 <= response.status_code < 400:
+                with response:
+                    yield response
+                return
+            response.close()
+            before, target = urlsplit(target), urljoin(target, location)
+            after = urlsplit(target)
+            if after.scheme not in ("http", "https") or (before.scheme, after.scheme) == ("https", "http"):
+                raise Refused(
+                    f"{url} redirects to {target}, which is not followed.",
+                    url=url,
+                    hint="a login page of the network does this; check --index-url",
+                )
+            if after.netloc != before.netloc:
+                headers = {k: v for k, v in headers.items() if k.lower() != "authorization"}
+        raise Refused(
+            f"{url} redirects more than {_REDIRECTS} times.", url=url, hint="check --index-url"
+        )
+
+    def _raise_for_status(self, response: requests.Response, url: str) -> None:
+        status = response.status_code
+        if status == 429 or status >= 500:
+            raise _TryAgain(f"HTTP {status}", _retry_after(response.headers.get("Retry-After")))
+        if status >= 400:
+            raise Refused(
+                f"The server refused {url} (HTTP {status}).",
+                url=url,
+                hint="PyTorch's server answers 403 for a channel that does not exist as well as "
+                "when it blocks: check the channel, then the network",
+            )
+
+    def _chunks(self, response: requests.Response) -> Iterator[bytes]:
+        while chunk := response.raw.read1(_CHUNK, decode_content=True):
+            yield chunk
+
+    def _steady(self, chunks: Iterator[bytes]) -> Iterator[bytes]:
+        """Pass chunks on while they come at a bearable rate."""
+        since, got = self._clock(), 0
+        for chunk in chunks:
+            got += len(chunk)
+            if (elapsed := self._clock() - since) > _SLOW_WINDOW_S:
+                if got < _SLOWEST_BYTES_PER_S * elapsed:
+                    raise _TryAgain(f"less than {_SLOWEST_BYTES_PER_S} bytes a second")
+                since, got = self._clock(), 0
+            yield chunk
+
+    def _session(self) -> requests.Session:
+        if self._opened is None:
+            self._opened = _new_session()
+        return self._opened
+
+
+class _TryAgain(Exception):
+    """Something that may pass by itself; ``wait_s`` is what the server asked for."""
+
+    def __init__(self, why: str, wait_s: float | None = None) -> None:
+        super().__init__(why)
+        self.why = why
+        self.wait_s = wait_s
+
+
+def _new_session() -> requests.Session:
+    import requests
+    from requests.adapters import HTTPAdapter
+
+    # Trust what the system trusts (this honours SSL_CERT_FILE and SSL_CERT_DIR) and, beside it,
+    # what requests adds by itself (certifi, REQUESTS_CA_BUNDLE): company proxies sign their own.
+    context = ssl.create_default_context()
+
+    class SystemTrust(HTTPAdapter):
+        def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
+            super().init_poolmanager(*args, ssl_context=context, **kwargs)  # type: ignore[no-untyped-call]
+
+    session = requests.Session()
+    session.mount("https://", SystemTrust())
+    session.headers["User-Agent"] = "nightly-bisect"
+    return session
+
+
+def _tls_refusal(url: str, error: Exception) -> Refused:
+    return Refused(
+        f"The certificate of {urlsplit(url).netloc} is not trusted: {_plain(error)}.",
+        url=url,
+        hint="behind a company proxy, name its certificate file in SSL_CERT_FILE or "
+        "REQUESTS_CA_BUNDLE; the connection is never tried without TLS",
+    )
+
+
+def _retry_after(header: str | None) -> float | None:
+    if header is None:
+        return None
+    if header.strip().isdigit():
+        return float(header)
+    with contextlib.suppress(ValueError, TypeError, OverflowError):
+        return max(0.0, parsedate_to_datetime(header).timestamp() - time.time())
+    return None
+
+
+def _plain(error: BaseException) -> str:
+    """Return the innermost reason of a nest of connection errors, in one line."""
+    while error.args and isinstance(inner := error.args[0], BaseException):
+        error = inner
+    reason = getattr(error, "reason", None)
+    if isinstance(reason, BaseException):
+        return _plain(reason)
+    text = str(error).strip() or type(error).__name__
+    return text.rpartition(">: ")[2].rstrip(".")

@@ -1,0 +1,65 @@
+"""What a wheel's name and place say: its project, version, date, channel and tags. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from urllib.parse import unquote, urlsplit
+
+from packaging.tags import Tag
+from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
+from packaging.version import Version
+
+from nightly_bisect.model import Stamp, Wheel
+from nightly_bisect.when import stamp_of
+
+# Channels whose wheels carry another local label than the channel's name.
+_LOCAL_LABEL = {
+    "cpu-cxx11-abi": "cpu.cxx11.abi",
+    "cu117_pypi_cudnn": "cu117.with.pypi.cudnn",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class WheelName:
+    """A wheel's name, taken apart. ``stamp`` is None for versions without a date."""
+
+    project: str
+    version: Version
+    stamp: Stamp | None
+    tags: frozenset[Tag]
+
+
+class NotAWheel(ValueError):
+    """A file name that is not a wheel's; the text says why."""
+
+
+def parse_wheel(filename: str) -> WheelName:
+    """Take a wheel's file name apart; raise `NotAWheel`."""
+    if not filename.endswith(".whl"):
+        raise NotAWheel("not a wheel")
+    try:
+        project, version, _, tags = parse_wheel_filename(filename)
+    except (InvalidWheelFilename, ValueError) as error:
+        raise NotAWheel(f"not a wheel's name: {error}") from error
+    return WheelName(canonicalize_name(project), version, stamp_of(version), tags)
+
+
+def belongs_to_channel(wheel: Wheel, name: WheelName, channel: str, root_url: str) -> bool:
+    """Tell whether a listed wheel is of ``channel``.
+
+    A page can hold all channels, and what is stored beside them. The local part of the version
+    decides; a wheel without one (macOS, old aarch64) belongs to the folder that it lies in.
+    """
+    local = name.version.local
+    if local is not None:
+        return local == _LOCAL_LABEL.get(channel, channel)
+    return channel_folder(wheel.url) == channel or _folder_path(wheel.url) == urlsplit(root_url).path.strip("/")
+
+
+def channel_folder(url: str) -> str:
+    """Return the last folder of a file's URL."""
+    return _folder_path(url).rpartition("/")[2]
+
+
+def _folder_path(url: str) -> str:
+    return unquote(urlsplit(url).path).rpartition("/")[0].strip("/")

@@ -1,0 +1,100 @@
+"""From what happened to what we conclude. Pure.
+
+Only a check that ran to its end in a verified environment makes a nightly good or bad. What else
+counts as bad is decided by the bad end, which shows what the regression looks like: a time-out or a
+failing import there makes the same elsewhere bad; a failure of another kind is untestable.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import assert_never
+
+from nightly_bisect.model import Observation, Outcome, Verdict
+
+
+class Counts(StrEnum):
+    """What a crash or a time-out counts as."""
+
+    AUTO = "auto"
+    BAD = "bad"
+    UNTESTABLE = "untestable"
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What the user says about failures. ``match`` is the ``--match`` expression."""
+
+    on_crash: Counts = Counts.BAD
+    on_timeout: Counts = Counts.AUTO
+    any_failure: bool = False
+    match: re.Pattern[str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """A verdict and, for people, why."""
+
+    verdict: Verdict
+    reason: str
+
+
+def judge(seen: Observation, rules: Rules, bad_end: Observation | None) -> Judgement:
+    """Conclude from an observation; ``bad_end`` is the bad end's, once it is known.
+
+    Without ``bad_end`` a failure of any kind that may be the regression is bad.
+    """
+    failure = _as_failure(seen, rules, bad_end)
+    if failure is not Verdict.BAD:
+        return Judgement(failure, seen.reason)
+    if seen.matched is False:
+        return _untestable(f"fails otherwise: no match of --match ({seen.reason})")
+    if bad_end is None or bad_end is seen or rules.any_failure or seen.matched:
+        return Judgement(Verdict.BAD, seen.reason)
+    if _kind(seen) == _kind(bad_end) and seen.signature == bad_end.signature:
+        return Judgement(Verdict.BAD, seen.reason)
+    return _untestable(f"fails otherwise: {seen.reason}")
+
+
+def _as_failure(seen: Observation, rules: Rules, bad_end: Observation | None) -> Verdict:
+    """Say what an outcome is before failures are told apart."""
+    match seen.outcome:
+        case Outcome.PASSED:
+            return Verdict.GOOD
+        case Outcome.FAILED | Outcome.NOT_RUNNABLE:
+            return Verdict.BAD
+        case Outcome.CRASHED:
+            return Verdict.UNTESTABLE if rules.on_crash is Counts.UNTESTABLE else Verdict.BAD
+        case Outcome.TIMED_OUT:
+            if rules.on_timeout is Counts.AUTO:
+                return _only_like(bad_end, Outcome.TIMED_OUT)
+            return Verdict(rules.on_timeout.value)
+        case Outcome.NOT_IMPORTABLE:
+            return _only_like(bad_end, Outcome.NOT_IMPORTABLE)
+        case (
+            Outcome.SKIPPED
+            | Outcome.KILLED
+            | Outcome.ODD_STATUS
+            | Outcome.NOT_INSTALLED
+            | Outcome.WRONG_BUILD
+            | Outcome.GONE
+        ):
+            return Verdict.UNTESTABLE
+    assert_never(seen.outcome)
+
+
+def _only_like(bad_end: Observation | None, outcome: Outcome) -> Verdict:
+    if bad_end is not None and bad_end.outcome is outcome:
+        return Verdict.BAD
+    return Verdict.UNTESTABLE
+
+
+def _kind(seen: Observation) -> Outcome:
+    """Take "ran and failed" for one kind, whatever the exit status."""
+    return Outcome.FAILED if seen.outcome is Outcome.NOT_RUNNABLE else seen.outcome
+
+
+def _untestable(reason: str) -> Judgement:
+    return Judgement(Verdict.UNTESTABLE, reason)

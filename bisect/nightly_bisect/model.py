@@ -1,0 +1,132 @@
+"""The words of the tool as types: nightlies, what happened to them, what we conclude."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import date
+from enum import StrEnum
+from pathlib import Path
+
+
+class Find(StrEnum):
+    """What is looked for: the first nightly that fails, or the first that passes again."""
+
+    REGRESSION = "regression"
+    FIX = "fix"
+
+
+class Outcome(StrEnum):
+    """What happened in a trial."""
+
+    PASSED = "passed"
+    FAILED = "failed"
+    CRASHED = "crashed"
+    TIMED_OUT = "timed out"
+    SKIPPED = "skipped"
+    KILLED = "killed"
+    NOT_RUNNABLE = "not runnable"
+    ODD_STATUS = "odd exit status"
+    NOT_INSTALLED = "not installed"
+    WRONG_BUILD = "wrong build"
+    NOT_IMPORTABLE = "not importable"
+    GONE = "gone"
+
+
+class Verdict(StrEnum):
+    """What we conclude from an outcome."""
+
+    GOOD = "good"
+    BAD = "bad"
+    UNTESTABLE = "untestable"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Stamp:
+    """The date of a build; ``serial`` orders several builds of one day (an hour, a counter)."""
+
+    day: date
+    serial: int = 0
+
+    def __str__(self) -> str:
+        return self.day.isoformat()
+
+
+@dataclass(frozen=True, slots=True)
+class Wheel:
+    """A wheel on an index. ``sha256`` and ``size_bytes`` only where the index tells them."""
+
+    filename: str
+    url: str
+    sha256: str | None = None
+    size_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Nightly:
+    """One dated build of the package (or one release).
+
+    ``wheel`` is the one for the Python and platform in question; None when the build has wheels
+    for ``other_targets`` only.
+    """
+
+    stamp: Stamp
+    version: str
+    wheel: Wheel | None
+    other_targets: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return f"{self.stamp} ({self.version})"
+
+
+@dataclass(frozen=True, slots=True)
+class UnlistedDay:
+    """A day that the index page no longer lists: whether it has a nightly is not known yet."""
+
+    stamp: Stamp
+
+    def __str__(self) -> str:
+        return str(self.stamp)
+
+
+Slot = Nightly | UnlistedDay
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """What makes two failures the same: a kind (exception type, signal) and a normalised line."""
+
+    kind: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.kind}: {self.text}" if self.kind and self.text else self.kind or self.text
+
+
+@dataclass(frozen=True, slots=True)
+class Installed:
+    """A distribution found in a trial's environment."""
+
+    name: str
+    version: str
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """Everything that one trial saw; verdicts are concluded from it, never stored in it.
+
+    ``matched`` is None without ``--match``. Times are in seconds.
+    """
+
+    nightly: Nightly
+    outcome: Outcome
+    reason: str
+    signature: Signature | None = None
+    matched: bool | None = None
+    commit: str | None = None
+    wheel_sha256: str | None = None
+    python: str | None = None
+    installed: tuple[Installed, ...] = ()
+    install_s: float | None = None
+    check_s: float | None = None
+    log: Path | None = None
+    notes: tuple[str, ...] = ()

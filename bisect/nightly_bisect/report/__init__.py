@@ -1,0 +1,1 @@
+"""The answer and the texts made of it. Pure: no files, clock, environment, processes, network."""

@@ -1,0 +1,70 @@
+"""The answer in plain lines, for a terminal or a log."""
+
+from __future__ import annotations
+
+import re
+
+from nightly_bisect.judge import Judgement
+from nightly_bisect.model import Observation
+from nightly_bisect.report.answer import Answer, Build, Change, Status
+
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2066-\u2069\ufeff]")
+
+
+def printable(text: str) -> str:
+    """Show control characters instead of obeying them: much of what is printed is not ours."""
+    return _CONTROL.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
+
+
+def trial_line(seen: Observation, judgement: Judgement) -> str:
+    """Return one trial's lasting line: date, version, commit, verdict, reason, seconds."""
+    commit = (seen.commit or "")[:10] or "-"
+    seconds = ", ".join(
+        f"{what} {value:.1f} s"
+        for what, value in (("install", seen.install_s), ("check", seen.check_s))
+        if value is not None
+    )
+    line = f"{seen.nightly.stamp}  {seen.nightly.version:<26} {commit:<10}  {judgement.verdict:<10}  {judgement.reason}"
+    return printable(f"{line}  ({seconds})" if seconds else line)
+
+
+def answer_lines(answer: Answer) -> list[str]:
+    """Return the answer, the last lines of a run; the very last is the command to reproduce it."""
+    lines = ["", answer.sentence, ""]
+    last, first = answer.words
+    if answer.before is not None:
+        lines.append(f"{last + ':':<12} {_build(answer.before)}")
+    if answer.first is not None:
+        lines.append(f"{first + ':':<12} {_build(answer.first)}")
+    elif answer.after is not None and answer.status is Status.RANGE:
+        lines.append(f"{'suspects:':<12} {len(answer.suspects)} nightlies, one of which is the {first}")
+        lines += [
+            f"  {_build(s.build)}  {'untestable: ' + s.reason if s.reason else 'bad' if first == 'first bad' else 'good'}"
+            for s in answer.suspects
+        ]
+    if answer.compare_url:
+        lines.append(f"{'compare:':<12} {answer.compare_url}")
+    if answer.dependency_changes:
+        lines.append(f"{'changed too:':<12} {', '.join(map(change_text, answer.dependency_changes))}")
+    lines.append(f"{'trials:':<12} {len(answer.trials)}")
+    lines += [f"{'note:':<12} {note}" for note in answer.notes]
+    if answer.hint:
+        lines += ["", f"hint: {answer.hint}"]
+    lines += ["", f"reproduce: {answer.setting.reproduce}"]
+    return [printable(line) for line in lines]
+
+
+def change_text(change: Change) -> str:
+    """Say how a dependency differs: ``numpy 1.26.4 → 2.0.0``."""
+    return f"{change.name} {change.before or '(none)'} → {change.after or '(none)'}"
+
+
+def _build(build: Build) -> str:
+    return f"{build.date}  {build.version}  {commit_text(build)}".rstrip()
+
+
+def commit_text(build: Build) -> str:
+    """Name the commit of main, or the nightly branch's as such."""
+    if build.main_commit:
+        return f"commit {build.main_commit}"
+    return f"nightly-branch commit {build.commit}" if build.commit else ""

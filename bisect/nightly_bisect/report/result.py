@@ -1,0 +1,78 @@
+"""The answer as the JSON of docs/json.md. Keys are only ever added."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nightly_bisect.judge import Judgement
+from nightly_bisect.model import Observation
+from nightly_bisect.report.answer import Answer, Build, Status
+
+SCHEMA = 1
+
+
+def as_json(answer: Answer) -> dict[str, Any]:
+    """Return the result document."""
+    setting = answer.setting
+    last, first = (word.replace(" ", "_") for word in answer.words)
+    return {
+        "schema": SCHEMA,
+        "status": answer.status.value,
+        "exit_code": answer.exit_code,
+        "find": setting.find.value,
+        "package": setting.package,
+        "channel": setting.channel,
+        "target": setting.target,
+        "sentence": answer.sentence,
+        "hint": answer.hint,
+        last: _build(answer.before),
+        first: _build(answer.first),
+        "suspects": [_build(s.build, reason=s.reason) for s in answer.suspects],
+        # Deterministic checks: certain, as far as the check itself is.
+        "confidence": 1.0 if answer.status is Status.FOUND else None,
+        "compare_url": answer.compare_url,
+        "dependency_changes": [
+            {"name": c.name, "before": c.before, "after": c.after} for c in answer.dependency_changes
+        ],
+        "metric": None,
+        "trials": [_trial(seen, judgement) for seen, judgement in answer.trials],
+        "notes": list(answer.notes),
+        "bisection": setting.bisection,
+        "reproduce": setting.reproduce,
+    }
+
+
+def _build(build: Build | None, **more: Any) -> dict[str, Any] | None:
+    if build is None:
+        return None
+    return {
+        "date": build.date,
+        "version": build.version,
+        "commit": build.commit,
+        "main_commit": build.main_commit,
+        **more,
+    }
+
+
+def _trial(seen: Observation, judgement: Judgement) -> dict[str, Any]:
+    return {
+        "date": str(seen.nightly.stamp),
+        "version": seen.nightly.version,
+        "commit": seen.commit,
+        "wheel_sha256": seen.wheel_sha256,
+        "verdict": judgement.verdict.value,
+        "outcome": seen.outcome.value,
+        "reason": judgement.reason,
+        "samples": [],
+        "install_s": _rounded(seen.install_s),
+        "check_s": _rounded(seen.check_s),
+        "python": seen.python,
+        "installed": {i.name: i.version for i in seen.installed},
+        "signature": str(seen.signature) if seen.signature else None,
+        "log": str(seen.log) if seen.log else None,
+        "notes": list(seen.notes),
+    }
+
+
+def _rounded(seconds: float | None) -> float | None:
+    return None if seconds is None else round(seconds, 3)

@@ -1,0 +1,63 @@
+"""What makes two failures the same. Pure.
+
+A failure is known by its exception's type and its last telling line, with everything taken out that
+differs from run to run: numbers, addresses, paths. A failure without an exception is known by the
+last line that it printed; a crash by its signal.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from nightly_bisect.model import Signature
+
+_LONGEST = 300
+_TRACEBACK = "Traceback (most recent call last):"
+# The line of an exception in a traceback: `module.Type: message`, at the left margin.
+_EXCEPTION = re.compile(r"((?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*)(?::\s(.*)|:?)$")
+# pytest prints the exception in the margin: `E   AssertionError: message`.
+_PYTEST = re.compile(r"E\s+((?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Warning|Failed|Interrupt|Exit)):?\s?(.*)")
+_ADDRESS = re.compile(r"\b0x[0-9a-fA-F]+\b")
+_PATH = re.compile(r"(?:[A-Za-z]:)?(?:[\w.+@~-]*[/\\])+[\w.+@~-]*")
+_NUMBER = re.compile(r"[-+]?(?:\b|(?<=[-+]))(?:\d[\d_,]*\.?\d*|\.\d+)(?:[eE][-+]?\d+)?%?|\b(?:nan|inf)\b")
+_NUMBERS = re.compile(r"#(?:[\s,.;|]*#)+")
+
+
+def failure_signature(stdout: Sequence[str], stderr: Sequence[str]) -> Signature:
+    """Recognise a failure by the last lines of what the check printed."""
+    for lines in (stderr, stdout):
+        if found := _last_exception(lines):
+            kind, message = found
+            return Signature(kind.rpartition(".")[2], normalise(message))
+    last = next((line for lines in (stderr, stdout) for line in reversed(lines) if line.strip()), "")
+    return Signature("", normalise(last))
+
+
+def normalise(line: str) -> str:
+    """Take out of a line what differs from run to run."""
+    text = _ADDRESS.sub("#", line.strip())
+    text = _PATH.sub("<path>", text)
+    text = _NUMBER.sub("#", text)
+    return _NUMBERS.sub("#", text)[:_LONGEST]
+
+
+def _last_exception(lines: Sequence[str]) -> tuple[str, str] | None:
+    """Find the exception that ended the program: the last one printed, its first line."""
+    found: tuple[str, str] | None = None
+    waiting = False
+    for index, line in enumerate(lines):
+        if line.startswith(_TRACEBACK):
+            waiting = True
+        elif waiting and line and not line[0].isspace() and (match := _EXCEPTION.match(line)):
+            found, waiting = (match[1], _message(match[2] or "", lines[index + 1 :])), False
+        elif match := _PYTEST.match(line):
+            found = (match[1], match[2])
+    return found
+
+
+def _message(first: str, following: Sequence[str]) -> str:
+    """Return the first line of a message, and the next where it only announces it ("… raised:")."""
+    if first.endswith(":") and following and following[0].strip():
+        return f"{first} {following[0].strip()}"
+    return first

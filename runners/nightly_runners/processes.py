@@ -1,0 +1,182 @@
+"""The one module that starts processes: a list of words, a deadline, bounded logs, no leftovers.
+
+On Linux this process makes itself the reaper of orphans, so that a daemon that a check left behind
+is found among its descendants and ended as well.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import psutil
+
+from nightly_runners.contract import Finished
+
+GRACE_S = 5.0
+"""Between the polite signal and SIGKILL."""
+
+HEAD_BYTES = TAIL_BYTES = 2**20
+"""What is kept of each output stream."""
+
+_PIPE_LINGER_S = 1.0
+_PR_SET_CHILD_SUBREAPER = 36
+
+
+def run_bounded(
+    argv: Sequence[str],
+    *,
+    folder: Path,
+    environment: Mapping[str, str],
+    timeout_s: float,
+    logs: Path,
+    name: str,
+) -> Finished:
+    """Run a command; its output goes to ``logs/name.out`` and ``logs/name.err``.
+
+    Raise `OSError` when it cannot be started. Whatever it started is gone when this returns, also
+    when this is left by an exception (Ctrl-C).
+    """
+    _adopt_orphans()
+    stdout, stderr = logs / f"{name}.out", logs / f"{name}.err"
+    with stdout.open("wb") as out_file, stderr.open("wb") as err_file:
+        strangers = _descendants()
+        started = time.monotonic()
+        process = subprocess.Popen(
+            list(argv),
+            cwd=folder,
+            env=dict(environment),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+        readers = [_BoundedLog(process.stdout, out_file), _BoundedLog(process.stderr, err_file)]
+        timed_out = False
+        try:
+            try:
+                process.wait(timeout_s)
+            except subprocess.TimeoutExpired:
+                timed_out = True
+                _terminate(process, strangers)
+            seconds = time.monotonic() - started
+        finally:
+            _sweep(process, strangers)
+            for reader in readers:
+                reader.finish()
+    code = process.returncode
+    return Finished(
+        status=code if code is not None and code >= 0 and not timed_out else None,
+        signal=-code if code is not None and code < 0 else None,
+        timed_out=timed_out,
+        seconds=seconds,
+        stdout=stdout,
+        stderr=stderr,
+        dropped_bytes=sum(reader.dropped_bytes for reader in readers),
+    )
+
+
+class _BoundedLog:
+    """Copies a pipe into a file: the first mebibyte as it comes, the last one at the end."""
+
+    def __init__(self, pipe: object, file: object) -> None:
+        self._pipe = pipe
+        self._file = file
+        self._tail = bytearray()
+        self._written = 0
+        self.dropped_bytes = 0
+        self.failure: OSError | None = None
+        self._thread = threading.Thread(target=self._copy, daemon=True)
+        self._thread.start()
+
+    def finish(self) -> None:
+        """Wait a moment for what is still in the pipe, then write the tail."""
+        self._thread.join(_PIPE_LINGER_S)
+        if self.failure is not None:
+            raise self.failure
+        if self.dropped_bytes:
+            self._write(f"\n[… {self.dropped_bytes} bytes dropped …]\n".encode())
+        self._write(bytes(self._tail))
+
+    def _copy(self) -> None:
+        try:
+            with self._pipe:  # type: ignore[attr-defined]
+                while chunk := self._pipe.read1(2**16):  # type: ignore[attr-defined]
+                    self._take(chunk)
+        except OSError as error:
+            self.failure = error
+        except ValueError:
+            pass  # the file was closed: this pipe outlived its process
+
+    def _take(self, chunk: bytes) -> None:
+        head = chunk[: max(0, HEAD_BYTES - self._written)]
+        if head:
+            self._write(head)
+            self._written += len(head)
+        self._tail += chunk[len(head) :]
+        if (surplus := len(self._tail) - TAIL_BYTES) > 0:
+            del self._tail[:surplus]
+            self.dropped_bytes += surplus
+
+    def _write(self, data: bytes) -> None:
+        self._file.write(data)  # type: ignore[attr-defined]
+        self._file.flush()  # type: ignore[attr-defined]
+
+
+def _terminate(process: subprocess.Popen[bytes], strangers: set[psutil.Process]) -> None:
+    """End the process's group politely, and wake what it stopped so that it can end."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGTERM)
+        os.killpg(process.pid, signal.SIGCONT)
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(GRACE_S)
+
+
+def _sweep(process: subprocess.Popen[bytes], strangers: set[psutil.Process]) -> None:
+    """Kill what is left: the group, then every descendant that was not there before."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(GRACE_S)
+    for _ in range(100):
+        left = [p for p in _descendants() - strangers if p.pid != process.pid]
+        if not left:
+            return
+        for other in left:
+            with contextlib.suppress(psutil.Error):
+                other.kill()
+        _reap(left)
+
+
+def _reap(processes: list[psutil.Process]) -> None:
+    """Collect orphans that became our own children."""
+    psutil.wait_procs(processes, timeout=0.2)
+    for process in processes:
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(process.pid, os.WNOHANG)
+
+
+def _descendants() -> set[psutil.Process]:
+    return set(psutil.Process().children(recursive=True))
+
+
+def _adopt_orphans() -> None:
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def tail_lines(path: Path, count: int = 200) -> Iterator[str]:
+    """Yield the last lines of a log, decoded with undecodable bytes shown as escapes."""
+    with path.open("rb") as file:
+        file.seek(0, os.SEEK_END)
+        file.seek(max(0, file.tell() - TAIL_BYTES))
+        lines = file.read().decode("utf-8", errors="backslashreplace").splitlines()
+    yield from lines[-count:]

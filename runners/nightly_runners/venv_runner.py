@@ -1,0 +1,313 @@
+"""Runs a check in a fresh virtual environment that uv makes of local wheels."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import os
+import re
+import shutil
+import signal
+import sys
+import sysconfig
+import threading
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import Any
+
+from nightly_runners.contract import (
+    Command,
+    Finished,
+    Identity,
+    Imported,
+    ImportFailure,
+    InstallerFault,
+    NotPrepared,
+    Order,
+    Subject,
+)
+from nightly_runners.inventory import (
+    changed_files,
+    inventory,
+    missing_requirements,
+    site_packages,
+)
+from nightly_runners.processes import run_bounded, tail_lines
+from nightly_runners.variables import check_variables, installer_variables
+
+MARKER = ".nightly-bisect-environment"
+"""Only folders with this file in them are ever deleted."""
+
+_GUEST = Path(__file__).parent / "guest"
+_IDENTIFY_TIMEOUT_S = 600.0
+_NETWORK_TROUBLE = re.compile(
+    r"failed to fetch|error sending request|client error|dns error|connect(ion)? (error|refused|reset)"
+    r"|timed out|failed to download|network|tls|certificate",
+    re.IGNORECASE,
+)
+_DISK_TROUBLE = re.compile(r"no space left|os error 28\b|disk quota|read-only file system", re.IGNORECASE)
+_PYTHON_TROUBLE = re.compile(r"no interpreter found|no download found|python downloads", re.IGNORECASE)
+
+
+class VenvRunner:
+    """Makes environments below ``folder``, which must hold the installer's cache as well.
+
+    Both on one file system: uv then links files instead of copying them.
+    """
+
+    def __init__(self, folder: Path, *, keep: bool, caller: Mapping[str, str]) -> None:
+        self._folder = folder
+        self._keep = keep
+        self._caller = caller
+
+    @contextlib.contextmanager
+    def prepare(self, order: Order, logs: Path) -> Iterator[VenvEnvironment]:
+        """Make a fresh environment of what was ordered; remove it afterwards unless kept."""
+        parent = self._folder / "environments"
+        parent.mkdir(parents=True, exist_ok=True)
+        root = Path(mkdtemp(dir=parent, prefix="env-"))
+        (root / MARKER).touch()
+        environment = VenvEnvironment(root, logs, self._caller)
+        try:
+            uv = _Uv(self._folder / "uv-cache", root, logs, self._caller)
+            self._install(uv, order, environment)
+            yield environment
+        finally:
+            if not self._keep:
+                remove_environment(root)
+
+    def _install(self, uv: _Uv, order: Order, environment: VenvEnvironment) -> None:
+        for attempt in ("first", "second"):
+            uv.make(environment.path, order)
+            uv.install(environment.path, order)
+            changed = changed_files(site_packages(environment.path))
+            if not changed:
+                break
+            # Somebody wrote into files that the cache shares with its environments.
+            if attempt == "second":
+                names = ", ".join(name for _, name in changed[:3])
+                raise NotPrepared(f"installed files differ from their wheel's RECORD: {names}")
+            uv.forget({distribution for distribution, _ in changed})
+        missing = missing_requirements(site_packages(environment.path), order.excluded)
+        if missing:
+            raise NotPrepared(
+                f"{missing[0]}, which is taken from the nightly index only: ask for it by --with"
+            )
+        environment.complete()
+
+
+class VenvEnvironment:
+    """An environment with one nightly in it."""
+
+    def __init__(self, root: Path, logs: Path, caller: Mapping[str, str]) -> None:
+        self._root = root
+        self._logs = logs
+        self._caller = caller
+        self._import_name: str | None = None
+        self.path = root / "venv"
+        self.installed: Mapping[str, str] = {}
+
+    @property
+    def python(self) -> Path:
+        """The environment's interpreter."""
+        return _python(self.path)
+
+    def complete(self) -> None:
+        """Take stock of what was installed, then add the witness of imports."""
+        site = site_packages(self.path)
+        self.installed = inventory(site)
+        shutil.copyfile(_GUEST / "witness.py", site / "_nightly_bisect_witness.py")
+        (site / "_nightly_bisect_witness.pth").write_text("import _nightly_bisect_witness\n")
+
+    def identify(self, subject: Subject) -> Identity:
+        """Import the subject in the environment's interpreter and report what it is.
+
+        This first import also writes the bytecode, before anything of the user's is timed.
+        """
+        self._import_name = subject.import_name
+        job = self._root / "job"
+        job.mkdir()
+        (job / "job.json").write_text(json.dumps(_job(subject)), encoding="utf-8")
+        finished = run_bounded(
+            [str(self.python), "-I", str(_GUEST / "guest.py"), str(job)],
+            folder=job,
+            environment=check_variables(self._caller, self.path, self._root / "scratch", {}),
+            timeout_s=_IDENTIFY_TIMEOUT_S,
+            logs=self._logs,
+            name="identify",
+        )
+        try:
+            return _identity(json.loads((job / "result.json").read_text(encoding="utf-8")))
+        except (OSError, ValueError, KeyError, TypeError):
+            return Identity(python=None, failure=_death(finished))
+
+    def run(self, command: Command) -> tuple[Finished, Imported]:
+        """Run the check to its end or its time-out, in the user's folder."""
+        witness = self._root / "imported.txt"
+        asked = dict(command.variables)
+        if self._import_name is not None:
+            asked["NIGHTLY_BISECT_WITNESS_PACKAGE"] = self._import_name
+            asked["NIGHTLY_BISECT_WITNESS_FILE"] = str(witness)
+        variables = check_variables(self._caller, self.path, self._root / "scratch", asked)
+        program = shutil.which(command.argv[0], path=variables["PATH"]) or command.argv[0]
+        finished = run_bounded(
+            [program, *command.argv[1:]],
+            folder=command.folder,
+            environment=variables,
+            timeout_s=command.timeout_s,
+            logs=self._logs,
+            name="check",
+        )
+        return finished, self._imported(witness)
+
+    def _imported(self, witness: Path) -> Imported:
+        try:
+            origins = dict.fromkeys(witness.read_text(encoding="utf-8").splitlines())
+        except FileNotFoundError:
+            return Imported(False, ())
+        inside = [o for o in origins if Path(o).is_relative_to(self.path)]
+        elsewhere = tuple(o for o in origins if o not in inside and o != "nowhere")
+        return Imported(bool(inside), elsewhere)
+
+
+class _Uv:
+    """The installer, shut off from the caller's own configuration of package indexes."""
+
+    def __init__(self, cache: Path, root: Path, logs: Path, caller: Mapping[str, str]) -> None:
+        self._cache = cache
+        self._root = root
+        self._logs = logs
+        self._variables = installer_variables(caller, root)
+        self._calls = itertools.count(1)
+
+    def make(self, environment: Path, order: Order) -> None:
+        """Make an empty environment with the Python asked for, in place of an earlier one."""
+        words = ["venv", "--clear", "--python", _interpreter(order.python), str(environment)]
+        if finished := self._fails(words, order.timeout_s):
+            reason = _reason(finished)
+            if _PYTHON_TROUBLE.search(reason):
+                raise InstallerFault("python", reason)
+            self._raise(reason)
+
+    def install(self, environment: Path, order: Order) -> None:
+        """Install what was ordered, and only wheels: no source is ever built."""
+        requirements = self._root / "requirements.txt"
+        lines = [f"{name} @ {path.as_uri()}" for name, path in order.wheels.items()]
+        requirements.write_text("\n".join([*lines, *order.requirements]) + "\n", encoding="utf-8")
+        excluded = self._root / "excluded.txt"
+        excluded.write_text("\n".join(sorted(order.excluded)) + "\n", encoding="utf-8")
+        words = ["pip", "install", "--python", str(_python(environment)), "--no-build"]
+        words += ["--excludes", str(excluded), "-r", str(requirements)]
+        for path in order.requirement_files:
+            words += ["-r", str(path)]
+        if order.dependency_index:
+            words += ["--default-index", order.dependency_index]
+        if finished := self._fails(words, order.timeout_s):
+            self._raise(_reason(finished))
+
+    def forget(self, distributions: set[str]) -> None:
+        """Drop distributions from the cache, so that they are unpacked anew."""
+        self._fails(["cache", "clean", *sorted(distributions)], timeout_s=300)
+
+    def _fails(self, words: list[str], timeout_s: float) -> Finished | None:
+        """Run uv; return how it ended unless it succeeded."""
+        fixed = ["--no-config", "--no-progress", "--color", "never", "--cache-dir", str(self._cache)]
+        if "SSL_CERT_FILE" not in self._variables:
+            fixed.append("--system-certs")
+        finished = run_bounded(
+            [uv_binary(), *words, *fixed],
+            folder=self._root,
+            environment=self._variables,
+            timeout_s=timeout_s,
+            logs=self._logs,
+            name=f"install-{next(self._calls)}",
+        )
+        return None if finished.status == 0 else finished
+
+    def _raise(self, reason: str) -> None:
+        if _DISK_TROUBLE.search(reason):
+            raise InstallerFault("disk", reason)
+        if _NETWORK_TROUBLE.search(reason):
+            raise InstallerFault("network", reason)
+        raise NotPrepared(reason)
+
+
+def uv_binary() -> str:
+    """Return the path of uv; raise `InstallerFault` when the installed package hasn't got it."""
+    from uv import find_uv_bin
+
+    try:
+        return os.fspath(find_uv_bin())
+    except FileNotFoundError as error:
+        raise InstallerFault("missing", f"uv is not installed beside nightly-bisect ({error})") from error
+
+
+def remove_environment(root: Path) -> None:
+    """Delete an environment: renamed at once, removed in the background."""
+    if not (root / MARKER).exists():
+        return
+    doomed = root.with_name(f"removing-{root.name}")
+    root.rename(doomed)
+    threading.Thread(target=shutil.rmtree, args=(doomed,), kwargs={"ignore_errors": True}).start()
+
+
+def _interpreter(python: str) -> str:
+    """Name the Python for uv: this very one where it fits, else a version to look for."""
+    mine = f"{sys.version_info.major}.{sys.version_info.minor}"
+    if sysconfig.get_config_var("Py_GIL_DISABLED"):
+        mine += "t"
+    return getattr(sys, "_base_executable", sys.executable) if python == mine else python
+
+
+def _python(environment: Path) -> Path:
+    return environment / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
+
+
+def _reason(finished: Finished) -> str:
+    """Return the installer's own words, on one line."""
+    if finished.timed_out:
+        return f"the installer did not end within {finished.seconds:.0f} s"
+    lines = [line.strip(" ×╰─▶│├") for line in tail_lines(finished.stderr)]
+    noise = ("Using Python", "Resolved", "Using CPython", "Creating virtual")
+    return " ".join(line for line in lines if line and not line.startswith(noise)) or "no reason given"
+
+
+def _job(subject: Subject) -> dict[str, Any]:
+    return {
+        "schema": 1,
+        "distribution": subject.distribution,
+        "import_name": subject.import_name,
+        "import": subject.by_import,
+        "version_attribute": subject.version_attribute,
+        "commit_attribute": subject.commit_attribute,
+    }
+
+
+def _identity(result: dict[str, Any]) -> Identity:
+    failure = result["failure"]
+    return Identity(
+        python=result["python"],
+        metadata_version=result["metadata_version"],
+        module_version=result["module_version"],
+        module_file=result["module_file"],
+        commit=result["commit"],
+        failure=ImportFailure(failure["kind"], failure["text"]) if failure else None,
+    )
+
+
+def _death(finished: Finished) -> ImportFailure:
+    """Say how the interpreter died while it imported the package."""
+    if finished.timed_out:
+        return ImportFailure("timed out", f"importing did not end within {finished.seconds:.0f} s")
+    if finished.signal is not None:
+        return ImportFailure(_signal_name(finished.signal), "the interpreter died")
+    return ImportFailure("exit", f"the interpreter exited with {finished.status}")
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
