@@ -91,9 +91,7 @@ def _most_telling(before: int, after: int, inside: list[int], untestable: Set[in
     return max(
         inside,
         key=lambda i: (
-            round(
-                _information((i - before) / (after - before)) * _testable_chance(i, untestable), 9
-            ),
+            round(_information((i - before) / (after - before)) * _testable_chance(i, untestable), 9),
             -abs(2 * i - before - after),
             -i,
         ),

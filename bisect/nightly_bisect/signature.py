@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from nightly_bisect.model import Signature
 
@@ -17,21 +18,40 @@ _TRACEBACK = "Traceback (most recent call last):"
 # The line of an exception in a traceback: `module.Type: message`, at the left margin.
 _EXCEPTION = re.compile(r"((?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*)(?::\s(.*)|:?)$")
 # pytest prints the exception in the margin: `E   AssertionError: message`.
-_PYTEST = re.compile(r"E\s+((?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Warning|Failed|Interrupt|Exit)):?\s?(.*)")
+_PYTEST = re.compile(
+    r"E\s+((?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Warning|Failed|Interrupt|Exit)):?\s?(.*)"
+)
 _ADDRESS = re.compile(r"\b0x[0-9a-fA-F]+\b")
 _PATH = re.compile(r"(?:[A-Za-z]:)?(?:[\w.+@~-]*[/\\])+[\w.+@~-]*")
 _NUMBER = re.compile(r"[-+]?(?:\b|(?<=[-+]))(?:\d[\d_,]*\.?\d*|\.\d+)(?:[eE][-+]?\d+)?%?|\b(?:nan|inf)\b")
 _NUMBERS = re.compile(r"#(?:[\s,.;|]*#)+")
 
 
-def failure_signature(stdout: Sequence[str], stderr: Sequence[str]) -> Signature:
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A failure as it was printed: an exception's type ("" without one) and its telling line."""
+
+    kind: str
+    line: str
+
+    @property
+    def signature(self) -> Signature:
+        """What this failure has in common with the same one elsewhere."""
+        return Signature(self.kind, normalise(self.line))
+
+    def __str__(self) -> str:
+        return ": ".join(part for part in (self.kind, self.line) if part)
+
+
+def read_failure(stdout: Sequence[str], stderr: Sequence[str]) -> Failure:
     """Recognise a failure by the last lines of what the check printed."""
     for lines in (stderr, stdout):
         if found := _last_exception(lines):
             kind, message = found
-            return Signature(kind.rpartition(".")[2], normalise(message))
+            # The module of a type moves between versions; its name hardly does.
+            return Failure(kind.rpartition(".")[2], message)
     last = next((line for lines in (stderr, stdout) for line in reversed(lines) if line.strip()), "")
-    return Signature("", normalise(last))
+    return Failure("", last.strip())
 
 
 def normalise(line: str) -> str:

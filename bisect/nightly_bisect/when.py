@@ -45,7 +45,7 @@ When = OnDay | DaysBeforeNewest | OnVersion | OnRelease
 
 _RELATIVE = {"today": 0, "latest": 0, "yesterday": 1}
 _DAY = re.compile(r"(?:dev)?(\d{4})-?(\d{2})-?(\d{2})")
-FORMS = "2024-05-01, 20240501, dev20240501, today, yesterday, latest, a nightly's full version, or a release such as 2.4"  # noqa: E501
+FORMS = "2024-05-01, 20240501, dev20240501, today, yesterday, latest, a nightly's full version, or a release such as 2.4"
 
 
 def parse_when(text: str, option: str) -> When:
@@ -98,16 +98,12 @@ def _day(text: str, option: str, year: str, month: str, day: str) -> date:
     try:
         return date(int(year), int(month), int(day))
     except ValueError:
-        raise UsageError(
-            f"{option} {text!r}: there is no such day.", hint="write it as YYYY-MM-DD"
-        ) from None
+        raise UsageError(f"{option} {text!r}: there is no such day.", hint="write it as YYYY-MM-DD") from None
 
 
 def refuse_future(when: When, text: str, option: str, now: datetime) -> None:
     """Raise `UsageError` for a day that has not begun anywhere on earth."""
-    day = (
-        when.day if isinstance(when, OnDay) else when.stamp.day if isinstance(when, OnVersion) else None
-    )
+    day = when.day if isinstance(when, OnDay) else when.stamp.day if isinstance(when, OnVersion) else None
     if day is not None and day > now.date() + timedelta(days=1):
         raise UsageError(
             f"{option} {text} is in the future.",

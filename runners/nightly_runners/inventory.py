@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import csv
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import Distribution, distributions
 from pathlib import Path
@@ -48,12 +48,11 @@ def missing_requirements(site: Path, names: frozenset[str]) -> list[str]:
         f"{d.metadata['Name']} needs {requirement}"
         for d in _distributions(site)
         for requirement in _requirements(d)
-        if canonicalize_name(requirement.name) in names
-        and canonicalize_name(requirement.name) not in present
+        if canonicalize_name(requirement.name) in names and canonicalize_name(requirement.name) not in present
     ]
 
 
-def _distributions(site: Path) -> Iterator[Distribution]:
+def _distributions(site: Path) -> Iterable[Distribution]:
     return distributions(path=[str(site)])
 
 

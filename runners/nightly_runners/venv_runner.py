@@ -213,7 +213,14 @@ class _Uv:
 
     def _fails(self, words: list[str], timeout_s: float) -> Finished | None:
         """Run uv; return how it ended unless it succeeded."""
-        fixed = ["--no-config", "--no-progress", "--color", "never", "--cache-dir", str(self._cache)]
+        fixed = [
+            "--no-config",
+            "--no-progress",
+            "--color",
+            "never",
+            "--cache-dir",
+            str(self._cache),
+        ]
         if "SSL_CERT_FILE" not in self._variables:
             fixed.append("--system-certs")
         finished = run_bounded(

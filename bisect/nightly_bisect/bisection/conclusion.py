@@ -20,7 +20,11 @@ _INSTALL_MATTERS = (
 
 
 def conclude(
-    bisection: Bisection, move: Move, setting: Setting, notes: Sequence[str], main_commit: MainCommit
+    bisection: Bisection,
+    move: Move,
+    setting: Setting,
+    notes: Sequence[str],
+    main_commit: MainCommit,
 ) -> Answer:
     """Make the answer of a bisection that ended by itself; raise `CheckCannotRun`."""
     match move:
@@ -59,7 +63,11 @@ def ended_early(
 
 
 def _located(
-    bisection: Bisection, move: Located, setting: Setting, notes: Sequence[str], main_commit: MainCommit
+    bisection: Bisection,
+    move: Located,
+    setting: Setting,
+    notes: Sequence[str],
+    main_commit: MainCommit,
 ) -> Answer:
     seen, judged, slots = bisection.seen, bisection.judged(), bisection.slots
     before = _build(seen[move.before], main_commit)
@@ -91,14 +99,14 @@ def _located(
         0 if found else 3,
         sentence,
         None if found else "make the check work there too, or test another --python or --channel",
-        [*notes, *_boundary_notes(bisection, move, before, after)],
+        [*notes, *_boundary_notes(bisection, before, after, setting.repository)],
         before=before,
         after=after,
         suspects=tuple(suspects),
     )
 
 
-def _boundary_notes(bisection: Bisection, move: Located, before: Build, after: Build) -> list[str]:
+def _boundary_notes(bisection: Bisection, before: Build, after: Build, repository: str | None) -> list[str]:
     notes = []
     absent = [
         str(day.stamp)
@@ -115,7 +123,7 @@ def _boundary_notes(bisection: Bisection, move: Located, before: Build, after: B
             "Both nightlies were built from the same commit of main: what changed is not in the code "
             "but in how it was built or in what it was installed with."
         )
-    elif before.commit and before.main_commit is None:
+    elif before.commit and before.main_commit is None and repository is not None:
         notes.append(
             "The commits are of the nightly branch (the main-branch ones could not be looked up); "
             "their messages name those of main."
@@ -123,9 +131,7 @@ def _boundary_notes(bisection: Bisection, move: Located, before: Build, after: B
     return notes
 
 
-def _stopped(
-    bisection: Bisection, move: Stopped, setting: Setting, notes: Sequence[str]
-) -> Answer:
+def _stopped(bisection: Bisection, move: Stopped, setting: Setting, notes: Sequence[str]) -> Answer:
     good = _said(bisection, move.good)
     bad = _said(bisection, move.bad)
     regression = setting.find is Find.REGRESSION
@@ -164,9 +170,7 @@ def _stopped(
             is_good = move.trouble is Trouble.GOOD_END_UNTESTABLE
             end = "--good" if is_good else "--bad"
             # The good end is settled first; what follows it was tried as the bad end.
-            first = 0 if move.good is None else 1 + bisection.observations.index(
-                bisection.seen[move.good]
-            )
+            first = 0 if move.good is None else 1 + bisection.observations.index(bisection.seen[move.good])
             tried = bisection.observations[first:]
             if all(o.outcome in _INSTALL_MATTERS for o in tried):
                 code = 6

@@ -136,9 +136,7 @@ def _release_day(catalog: Catalog, version: Version, option: str) -> date:
     )
 
 
-def _trim_to_version(
-    slots: Sequence[Slot], early: When | None, late: When, catalog: Catalog
-) -> list[Slot]:
+def _trim_to_version(slots: Sequence[Slot], early: When | None, late: When, catalog: Catalog) -> list[Slot]:
     """Cut the row at the ends that name a version."""
     row = list(slots)
     if isinstance(early, OnVersion | OnRelease):
@@ -148,9 +146,7 @@ def _trim_to_version(
     return row
 
 
-def _find(
-    row: Sequence[Slot], when: OnVersion | OnRelease, catalog: Catalog, *, from_end: bool
-) -> int:
+def _find(row: Sequence[Slot], when: OnVersion | OnRelease, catalog: Catalog, *, from_end: bool) -> int:
     if isinstance(when, OnRelease) and not catalog.request.releases:
         return len(row) - 1 if from_end else 0
     wanted = when.version
@@ -208,18 +204,14 @@ def _settle(
     return list(reversed(row)) if from_end else row
 
 
-def _note_moved(
-    slot: Slot, when: When, option: str, skipped: Sequence[Nightly], notes: list[str]
-) -> None:
+def _note_moved(slot: Slot, when: When, option: str, skipped: Sequence[Nightly], notes: list[str]) -> None:
     if skipped:
         notes.append(
             f"{option}: {skipped[0].stamp} has wheels for {', '.join(skipped[0].other_targets)} only; "
             f"the nearest nightly inside the range with a fitting one is {slot}."
         )
     elif isinstance(when, OnDay) and slot.stamp.day != when.day:
-        notes.append(
-            f"{option}: there is no nightly of {when.day}; the nearest inside the range is {slot}."
-        )
+        notes.append(f"{option}: there is no nightly of {when.day}; the nearest inside the range is {slot}.")
 
 
 def _no_answer(catalog: Catalog, when: When, option: str, slot: UnlistedDay) -> UsageError:
@@ -246,9 +238,7 @@ def _nothing_inside(
     )
 
 
-def read_bounds(
-    catalog: Catalog, since: str | None, until: str | None, now: datetime
-) -> tuple[date, date]:
+def read_bounds(catalog: Catalog, since: str | None, until: str | None, now: datetime) -> tuple[date, date]:
     """Return the days that ``--since`` and ``--until`` mean; raise `UsageError`."""
     first = _earliest_day(catalog, _read(since, "--since", now), "--since") if since else catalog.first_day
     last = (
@@ -258,6 +248,7 @@ def read_bounds(
     )
     if first > last:
         raise UsageError(
-            f"--since {first} is later than --until {last}, or than the newest nightly.", hint="swap them"
+            f"--since {first} is later than --until {last}, or than the newest nightly.",
+            hint="swap them",
         )
     return first, last

@@ -39,7 +39,12 @@ class Bisection:
     """A row of slots, what was observed of them, and what follows from it."""
 
     def __init__(
-        self, slots: Sequence[Slot], question: Question, tester: Tests, asks: Asks, listener: Listener
+        self,
+        slots: Sequence[Slot],
+        question: Question,
+        tester: Tests,
+        asks: Asks,
+        listener: Listener,
     ) -> None:
         self.slots = list(slots)
         self.question = question
@@ -72,7 +77,7 @@ class Bisection:
             if isinstance(slot, UnlistedDay):
                 self._ask(slot, move.index)
             else:
-                self._test(slot, move.steps_left)
+                self._test(slot)
         return move
 
     def _ask(self, slot: UnlistedDay, index: int) -> None:
@@ -87,8 +92,15 @@ class Bisection:
         history_begins = self.question.walk_back and self._absent_in_a_row >= _MOST_ABSENT_IN_A_ROW
         del self.slots[0 if history_begins else index : index + 1]
 
-    def _test(self, nightly: Nightly, steps_left: int | None) -> None:
+    def _test(self, nightly: Nightly) -> None:
         observation = self._tester.test(nightly)
         self.observations.append(observation)
         judgement = self.judged()[self.slots.index(nightly)]
-        self._listener(Tested(observation, judgement, steps_left))
+        self._listener(Tested(observation, judgement, _steps_left(self.move)))
+
+
+def _steps_left(move: Move) -> int | None:
+    """Return how many trials may follow at most; None while that is not known."""
+    if not isinstance(move, TestNext):
+        return 0
+    return None if move.steps_left is None else 1 + move.steps_left

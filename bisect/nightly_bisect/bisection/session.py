@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 
-from nightly_runners.venv_runner import VenvRunner
 from packaging.requirements import Requirement
 
 import nightly_bisect
@@ -32,6 +31,7 @@ from nightly_bisect.judge import Counts, Rules
 from nightly_bisect.model import Find, Nightly, UnlistedDay
 from nightly_bisect.report.answer import Answer, Setting
 from nightly_bisect.search import most_trials
+from nightly_runners.venv_runner import VenvRunner
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +122,7 @@ class Session:
             move,
             self._setting(),
             self._notes,
-            lambda commit: main_commit(profile, commit, self._web),
+            lambda commit: main_commit(profile, commit, self._web, self._caller),
         )
 
     def ended_early(self, error: BisectError | None) -> Answer:

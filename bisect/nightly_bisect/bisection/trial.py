@@ -9,6 +9,25 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import InvalidVersion, Version
+
+from nightly_bisect.bisection.check import Check
+from nightly_bisect.bisection.events import Downloading, Listener, Working
+from nightly_bisect.errors import NothingInstallable, Unreachable, UsageError
+from nightly_bisect.index.catalog import Request
+from nightly_bisect.index.dependencies import NightlyIndex, NotOnIndex
+from nightly_bisect.index.downloads import (
+    CorruptWheel,
+    StoredWheel,
+    WheelStore,
+    no_space,
+    storage_faults,
+)
+from nightly_bisect.index.metadata import WheelMetadata, read_metadata
+from nightly_bisect.model import Installed, Nightly, Observation, Outcome, Signature
+from nightly_bisect.signature import Failure, read_failure
 from nightly_runners.contract import (
     Command,
     Environment,
@@ -22,19 +41,6 @@ from nightly_runners.contract import (
     Subject,
 )
 from nightly_runners.processes import tail_lines
-from packaging.requirements import Requirement
-from packaging.utils import canonicalize_name
-from packaging.version import InvalidVersion, Version
-
-from nightly_bisect.bisection.check import Check
-from nightly_bisect.bisection.events import Downloading, Listener, Working
-from nightly_bisect.errors import NothingInstallable, UsageError, Unreachable
-from nightly_bisect.index.catalog import Request
-from nightly_bisect.index.dependencies import NightlyIndex, NotOnIndex
-from nightly_bisect.index.downloads import CorruptWheel, StoredWheel, WheelStore, no_space, storage_faults
-from nightly_bisect.index.metadata import WheelMetadata, read_metadata
-from nightly_bisect.model import Installed, Nightly, Observation, Outcome, Signature
-from nightly_bisect.signature import failure_signature, normalise
 
 _SKIP = 125
 _NOT_RUNNABLE = (126, 127)
@@ -109,7 +115,10 @@ class Tester:
                     return self._test_environment(seen, environment, metadata)
             except (NotPrepared, NotOnIndex, CorruptWheel) as error:
                 return replace(
-                    seen, reason=_one_line(str(error)), install_s=time.monotonic() - started, log=logs
+                    seen,
+                    reason=_one_line(str(error)),
+                    install_s=time.monotonic() - started,
+                    log=logs,
                 )
             except InstallerFault as error:
                 raise _fault(error, self._settings.state) from error
@@ -123,9 +132,7 @@ class Tester:
         for requirement in [*metadata.active(python), *settings.requirements]:
             name = canonicalize_name(requirement.name)
             if name == metadata.name:
-                raise UsageError(
-                    f"--with {requirement}: {name} is what is bisected.", hint="leave it out"
-                )
+                raise UsageError(f"--with {requirement}: {name} is what is bisected.", hint="leave it out")
             if requirement.url is None and self._index.must_serve(requirement):
                 found = self._store.fetch(self._index.find(requirement, nightly.stamp), self._progress)
                 if found is None:
@@ -160,13 +167,12 @@ class Tester:
         if (problem := _wrong_build(identity, seen.nightly)) is not None:
             return replace(seen, outcome=Outcome.WRONG_BUILD, reason=problem)
         if identity.failure is not None:
-            failure = Signature(identity.failure.kind, normalise(identity.failure.text))
+            failure = Failure(identity.failure.kind, identity.failure.text)
             return replace(
                 seen,
                 outcome=Outcome.NOT_IMPORTABLE,
-                reason=f"import {subject.import_name}: {identity.failure.kind}: "
-                f"{_one_line(identity.failure.text)}",
-                signature=failure,
+                reason=_one_line(f"import {subject.import_name}: {failure}"),
+                signature=failure.signature,
             )
         self._listener(Working(f"checking {seen.nightly.version}"))
         check = self._settings.check
@@ -175,9 +181,7 @@ class Tester:
             finished, imported = environment.run(command)
         except OSError as error:
             # What a shell would report as 126 or 127.
-            return replace(
-                seen, outcome=Outcome.NOT_RUNNABLE, reason=f"{check.argv[0]}: {error.strerror}"
-            )
+            return replace(seen, outcome=Outcome.NOT_RUNNABLE, reason=f"{check.argv[0]}: {error.strerror}")
         return self._conclude(seen, subject, finished, imported)
 
     def _conclude(
@@ -201,9 +205,9 @@ class Tester:
             seen = replace(seen, signature=Signature("timed out", ""))
         elif outcome in (Outcome.FAILED, Outcome.NOT_RUNNABLE):
             lines = [list(tail_lines(log)) for log in (finished.stdout, finished.stderr)]
-            signature = failure_signature(lines[0], lines[1])
-            seen = replace(seen, signature=signature)
-            reason = f"{reason}: {signature}" if str(signature) else reason
+            failure = read_failure(lines[0], lines[1])
+            seen = replace(seen, signature=failure.signature)
+            reason = f"{reason}: {failure}" if str(failure) else reason
         if outcome in (Outcome.FAILED, Outcome.CRASHED, Outcome.NOT_RUNNABLE, Outcome.TIMED_OUT):
             seen = replace(seen, matched=self._matches(finished))
         return replace(seen, outcome=outcome, reason=_one_line(reason))
@@ -226,7 +230,7 @@ def read_ending(finished: Finished) -> tuple[Outcome, str]:
     if finished.timed_out:
         return Outcome.TIMED_OUT, f"did not end within {finished.seconds:.0f} s"
     if status is not None and status > 128 and _signal(status - 128) is not None:
-        status, number = None, status - 128  # a shell's way to report a signal
+        number = status - 128  # a shell's way to report a signal
     if number is not None:
         name = _signal(number) or f"signal {number}"
         return (Outcome.CRASHED if number in _CRASHES else Outcome.KILLED), name
@@ -251,7 +255,10 @@ def _signal(number: int) -> str | None:
 
 def _wrong_build(identity: Identity, nightly: Nightly) -> str | None:
     """Compare what was imported with what was asked for."""
-    for what, found in (("metadata", identity.metadata_version), ("module", identity.module_version)):
+    for what, found in (
+        ("metadata", identity.metadata_version),
+        ("module", identity.module_version),
+    ):
         if found is not None and not _same_build(found, nightly.version):
             return f"asked for {nightly.version}, but the {what} says {_one_line(found)}"
     return None
@@ -295,7 +302,8 @@ def _fault(error: InstallerFault, state: Path) -> Exception:
             )
         case _:
             return NothingInstallable(
-                f"{text}.", hint="install it with `pip install 'uv>=0.13'` into the same environment"
+                f"{text}.",
+                hint="install it with `pip install 'uv>=0.13'` into the same environment",
             )
 
 

@@ -28,11 +28,17 @@ _OUTPUT = "Output"
 _STATE = "State and disk"
 
 Package = Annotated[
-    str, typer.Option("-p", "--package", metavar="NAME", help="Package to bisect.", rich_help_panel=_WHAT)
+    str,
+    typer.Option("-p", "--package", metavar="NAME", help="Package to bisect.", rich_help_panel=_WHAT),
 ]
 ProfileFile = Annotated[
     Path | None,
-    typer.Option("--profile", metavar="FILE", help="A profile of your own (docs/profiles.md).", rich_help_panel=_WHAT),
+    typer.Option(
+        "--profile",
+        metavar="FILE",
+        help="A profile of your own (docs/profiles.md).",
+        rich_help_panel=_WHAT,
+    ),
 ]
 Channel = Annotated[
     str | None,
@@ -43,11 +49,21 @@ Channel = Annotated[
 ]  # fmt: skip
 Python = Annotated[
     str | None,
-    typer.Option("--python", metavar="X.Y", help="Python of the trials; default: this one.", rich_help_panel=_WHAT),
+    typer.Option(
+        "--python",
+        metavar="X.Y",
+        help="Python of the trials; default: this one.",
+        rich_help_panel=_WHAT,
+    ),
 ]
 Platform = Annotated[
     str | None,
-    typer.Option("--platform", metavar="NAME", help="For example linux_x86_64; default: this machine.", rich_help_panel=_WHAT),
+    typer.Option(
+        "--platform",
+        metavar="NAME",
+        help="For example linux_x86_64; default: this machine.",
+        rich_help_panel=_WHAT,
+    ),
 ]
 IndexUrl = Annotated[
     str | None,
@@ -62,10 +78,17 @@ AllBuilds = Annotated[
 ]
 CacheDir = Annotated[
     Path | None,
-    typer.Option("--cache-dir", metavar="DIR", help="Where wheels and environments go.", rich_help_panel=_STATE),
+    typer.Option(
+        "--cache-dir",
+        metavar="DIR",
+        help="Where wheels and environments go.",
+        rich_help_panel=_STATE,
+    ),
 ]
 Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Print the answer only.", rich_help_panel=_OUTPUT)]
-Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="Print what is going on.", rich_help_panel=_OUTPUT)]
+Verbose = Annotated[
+    bool, typer.Option("-v", "--verbose", help="Print what is going on.", rich_help_panel=_OUTPUT)
+]
 
 
 def _show_version(wanted: bool) -> None:
@@ -80,7 +103,8 @@ def _show_version(wanted: bool) -> None:
 )
 def _application(
     version: Annotated[
-        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.")
+        bool,
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version."),
     ] = False,
 ) -> None:
     """Find the first bad PyTorch nightly.
@@ -117,20 +141,31 @@ def run_command(
     good: Annotated[
         str | None,
         typer.Option(
-            "-g", "--good", metavar="WHEN",
-            help="A nightly that passes. Without it the tool walks back until one does.", rich_help_panel=_ENDS,
+            "-g",
+            "--good",
+            metavar="WHEN",
+            help="A nightly that passes. Without it the tool walks back until one does.",
+            rich_help_panel=_ENDS,
         ),
     ] = None,
     bad: Annotated[
         str | None,
         typer.Option(
-            "-b", "--bad", metavar="WHEN", help="A nightly that fails. Default: the latest.", rich_help_panel=_ENDS,
+            "-b",
+            "--bad",
+            metavar="WHEN",
+            help="A nightly that fails. Default: the latest.",
+            rich_help_panel=_ENDS,
             show_default=False,
         ),
     ] = None,
     find_fix: Annotated[
         bool,
-        typer.Option("--find-fix", help="--bad is the earlier end: find where it passes again.", rich_help_panel=_ENDS),
+        typer.Option(
+            "--find-fix",
+            help="--bad is the earlier end: find where it passes again.",
+            rich_help_panel=_ENDS,
+        ),
     ] = False,
     package: Package = "torch",
     profile: ProfileFile = None,
@@ -141,28 +176,53 @@ def run_command(
     all_builds: AllBuilds = False,
     with_: Annotated[
         list[str] | None,
-        typer.Option("--with", metavar="REQ", help="A further package that the check needs (repeatable).", rich_help_panel=_CHECK),
+        typer.Option(
+            "--with",
+            metavar="REQ",
+            help="A further package that the check needs (repeatable).",
+            rich_help_panel=_CHECK,
+        ),
     ] = None,
     requirements: Annotated[
         list[Path] | None,
-        typer.Option("-r", "--requirements", metavar="FILE", help="A requirements file for the check (repeatable).", rich_help_panel=_CHECK),
+        typer.Option(
+            "-r",
+            "--requirements",
+            metavar="FILE",
+            help="A requirements file for the check (repeatable).",
+            rich_help_panel=_CHECK,
+        ),
     ] = None,
     dependency_index: Annotated[
         str | None,
         typer.Option(
-            "--dependency-index", metavar="URL",
-            help="Where dependencies come from, instead of the default package index.", rich_help_panel=_CHECK,
+            "--dependency-index",
+            metavar="URL",
+            help="Where dependencies come from, instead of the default package index.",
+            rich_help_panel=_CHECK,
         ),
     ] = None,
     timeout: Annotated[
-        float, typer.Option("--timeout", metavar="SECONDS", min=0.1, help="For each check.", rich_help_panel=_CHECK)
+        float,
+        typer.Option("--timeout", metavar="SECONDS", min=0.1, help="For each check.", rich_help_panel=_CHECK),
     ] = 1800.0,
     install_timeout: Annotated[
-        float, typer.Option("--install-timeout", metavar="SECONDS", min=1, help="For each install.", rich_help_panel=_CHECK)
+        float,
+        typer.Option(
+            "--install-timeout",
+            metavar="SECONDS",
+            min=1,
+            help="For each install.",
+            rich_help_panel=_CHECK,
+        ),
     ] = 1200.0,
     on_crash: Annotated[
         Counts,
-        typer.Option("--on-crash", help="What a crash (SIGSEGV, SIGABRT …) counts as; auto is bad.", rich_help_panel=_CHECK),
+        typer.Option(
+            "--on-crash",
+            help="What a crash (SIGSEGV, SIGABRT …) counts as; auto is bad.",
+            rich_help_panel=_CHECK,
+        ),
     ] = Counts.BAD,
     on_timeout: Annotated[
         Counts,
@@ -174,35 +234,62 @@ def run_command(
     ] = Counts.AUTO,
     any_failure: Annotated[
         bool,
-        typer.Option("--any-failure", help="Every failure is bad, also other ones than the bad end's.", rich_help_panel=_CHECK),
+        typer.Option(
+            "--any-failure",
+            help="Every failure is bad, also other ones than the bad end's.",
+            rich_help_panel=_CHECK,
+        ),
     ] = False,
     match: Annotated[
         str | None,
-        typer.Option("--match", metavar="REGEX", help="Only a failure whose output matches is bad.", rich_help_panel=_CHECK),
+        typer.Option(
+            "--match",
+            metavar="REGEX",
+            help="Only a failure whose output matches is bad.",
+            rich_help_panel=_CHECK,
+        ),
     ] = None,
     env: Annotated[
         list[str] | None,
-        typer.Option("--env", metavar="NAME[=VALUE]", help="Pass a variable to the check (repeatable).", rich_help_panel=_CHECK),
+        typer.Option(
+            "--env",
+            metavar="NAME[=VALUE]",
+            help="Pass a variable to the check (repeatable).",
+            rich_help_panel=_CHECK,
+        ),
     ] = None,
     name: Annotated[
-        str | None, typer.Option("--name", metavar="NAME", help="A name for this bisection.", rich_help_panel=_STATE)
+        str | None,
+        typer.Option("--name", metavar="NAME", help="A name for this bisection.", rich_help_panel=_STATE),
     ] = None,
     cache_dir: CacheDir = None,
     keep: Annotated[
-        bool, typer.Option("--keep", help="Keep the environments of the trials.", rich_help_panel=_STATE)
+        bool,
+        typer.Option("--keep", help="Keep the environments of the trials.", rich_help_panel=_STATE),
     ] = False,
     json_file: Annotated[
         Path | None,
-        typer.Option("--json", metavar="FILE", help="Write the result as JSON (- for stdout).", rich_help_panel=_OUTPUT),
+        typer.Option(
+            "--json",
+            metavar="FILE",
+            help="Write the result as JSON (- for stdout).",
+            rich_help_panel=_OUTPUT,
+        ),
     ] = None,
     report: Annotated[
         Path | None,
-        typer.Option("--report", metavar="FILE.md", help="Write a text ready for an issue.", rich_help_panel=_OUTPUT),
+        typer.Option(
+            "--report",
+            metavar="FILE.md",
+            help="Write a text ready for an issue.",
+            rich_help_panel=_OUTPUT,
+        ),
     ] = None,
     quiet: Quiet = False,
     verbose: Verbose = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print the plan and its cost, and stop.", rich_help_panel=_OUTPUT)
+        bool,
+        typer.Option("--dry-run", help="Print the plan and its cost, and stop.", rich_help_panel=_OUTPUT),
     ] = False,
 ) -> None:
     """Find the first bad nightly (the default command).
@@ -226,18 +313,29 @@ def list_command(
     index_url: IndexUrl = None,
     all_builds: AllBuilds = False,
     since: Annotated[
-        str | None, typer.Option("--since", metavar="WHEN", help="From this day on.", rich_help_panel=_ENDS)
+        str | None,
+        typer.Option("--since", metavar="WHEN", help="From this day on.", rich_help_panel=_ENDS),
     ] = None,
     until: Annotated[
-        str | None, typer.Option("--until", metavar="WHEN", help="Up to this day.", rich_help_panel=_ENDS)
+        str | None,
+        typer.Option("--until", metavar="WHEN", help="Up to this day.", rich_help_panel=_ENDS),
     ] = None,
     probe: Annotated[
         bool,
-        typer.Option("--probe", help="Also ask for days since --since that the page no longer lists.", rich_help_panel=_ENDS),
+        typer.Option(
+            "--probe",
+            help="Also ask for days since --since that the page no longer lists.",
+            rich_help_panel=_ENDS,
+        ),
     ] = False,
     json_file: Annotated[
         Path | None,
-        typer.Option("--json", metavar="FILE", help="Write the list as JSON (- for stdout).", rich_help_panel=_OUTPUT),
+        typer.Option(
+            "--json",
+            metavar="FILE",
+            help="Write the list as JSON (- for stdout).",
+            rich_help_panel=_OUTPUT,
+        ),
     ] = None,
     cache_dir: CacheDir = None,
     quiet: Quiet = False,
@@ -246,7 +344,9 @@ def list_command(
     """List the nightlies that exist, oldest first."""
     from nightly_bisect.cli.listing import ListArguments, show_list
 
-    arguments = ListArguments(**{n: v for n, v in locals().items() if n in ListArguments.__dataclass_fields__})
+    arguments = ListArguments(
+        **{n: v for n, v in locals().items() if n in ListArguments.__dataclass_fields__}
+    )
     raise typer.Exit(show_list(arguments))
 
 
@@ -254,9 +354,12 @@ def list_command(
 def demo_command(
     verbose: Verbose = False,
     report: Annotated[
-        Path | None, typer.Option("--report", metavar="FILE.md", help="Write a text ready for an issue.")
+        Path | None,
+        typer.Option("--report", metavar="FILE.md", help="Write a text ready for an issue."),
     ] = None,
-    json_file: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write the result as JSON.")] = None,
+    json_file: Annotated[
+        Path | None, typer.Option("--json", metavar="FILE", help="Write the result as JSON.")
+    ] = None,
 ) -> None:
     """Show a whole run in seconds: real installs of small stand-in nightlies, no PyTorch needed."""
     from nightly_bisect.cli.demo import demo

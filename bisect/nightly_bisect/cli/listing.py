@@ -86,7 +86,8 @@ def _lines(nightlies: list[tuple[Nightly, bool]]) -> list[str]:
         wheel = nightly.wheel.filename if nightly.wheel else f"only for {', '.join(nightly.other_targets)}"
         lines.append(
             printable(
-                f"{nightly.stamp}  {nightly.version:<26}  {wheel}" + ("" if listed else "  (no longer listed)")
+                f"{nightly.stamp}  {nightly.version:<26}  {wheel}"
+                + ("" if listed else "  (no longer listed)")
             )
         )
     return lines
@@ -112,7 +113,9 @@ def _write_json(path: Path, catalog: Catalog, nightlies: list[tuple[Nightly, boo
     try:
         path.write_text(text, encoding="utf-8")
     except OSError as error:
-        raise StorageFault(f"{path} cannot be written: {error.strerror}.", hint="choose another file") from error
+        raise StorageFault(
+            f"{path} cannot be written: {error.strerror}.", hint="choose another file"
+        ) from error
 
 
 def _entry(nightly: Nightly, listed: bool) -> dict[str, Any]:

@@ -54,13 +54,13 @@ class RunArguments(WhatArguments):
 
 def run(arguments: RunArguments) -> int:
     """Run a bisection; return the exit code."""
-    return run_session(make_options(arguments), arguments)
+    return run_session(make_options(arguments), arguments, datetime.now(UTC), os.environ)
 
 
-def run_session(options: Options, arguments: RunArguments) -> int:
+def run_session(options: Options, arguments: RunArguments, now: datetime, caller: Mapping[str, str]) -> int:
     """Plan, run, and write the results; what was tested is written also when an error ends it."""
     screen = Screen(arguments.level)
-    session = Session(options, listener=screen.show, now=datetime.now(UTC), caller=os.environ)
+    session = Session(options, listener=screen.show, now=now, caller=caller)
     error: BisectError | None = None
     try:
         with screen.live():
@@ -89,7 +89,8 @@ def make_options(arguments: RunArguments) -> Options:
         )
     if arguments.report is not None and arguments.report.suffix != ".md":
         raise UsageError(
-            f"--report {arguments.report} does not end in .md.", hint="the report is written as Markdown"
+            f"--report {arguments.report} does not end in .md.",
+            hint="the report is written as Markdown",
         )
     for path in arguments.requirements or []:
         if not path.is_file():
@@ -117,7 +118,9 @@ def _check(words: Sequence[str]) -> Check:
     folder = Path.cwd()
     if words[0] == "--":
         if len(words) == 1:
-            raise UsageError("There is no command after `--`.", hint="for example `-- pytest -x test_mine.py`")
+            raise UsageError(
+                "There is no command after `--`.", hint="for example `-- pytest -x test_mine.py`"
+            )
         return command_check(tuple(words[1:]), folder)
     rest = list(words[1:])
     if "--" in rest:
@@ -143,7 +146,9 @@ def _variables(asked: Sequence[str], caller: Mapping[str, str]) -> dict[str, str
     for item in asked:
         name, equals, value = item.partition("=")
         if not equals and name not in caller:
-            raise UsageError(f"--env {name}: it is not set here.", hint=f"set it, or write `--env {name}=VALUE`")
+            raise UsageError(
+                f"--env {name}: it is not set here.", hint=f"set it, or write `--env {name}=VALUE`"
+            )
         variables[name] = value if equals else caller[name]
     return variables
 
@@ -153,7 +158,8 @@ def _name(asked: str | None, package: str) -> str:
         return f"{package}-{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", asked):
         raise UsageError(
-            f"--name {asked!r} cannot be a name.", hint="use letters, digits, dots, dashes and underscores"
+            f"--name {asked!r} cannot be a name.",
+            hint="use letters, digits, dots, dashes and underscores",
         )
     return asked
 
@@ -179,5 +185,6 @@ def _write(path: Path, text: str) -> None:
         path.write_text(text, encoding="utf-8")
     except OSError as error:
         raise StorageFault(
-            f"{path} cannot be written: {error.strerror}.", hint="the answer stands above; choose another file"
+            f"{path} cannot be written: {error.strerror}.",
+            hint="the answer stands above; choose another file",
         ) from error

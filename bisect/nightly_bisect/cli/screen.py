@@ -91,7 +91,7 @@ class Screen:
         if self.level < 0:
             return
         left = event.steps_left
-        steps = "" if left is None else f"  [{_count(left, 'step')} left at most]" if left else "  [last step]"
+        steps = f"  [{_count(left, 'step')} left at most]" if left else ""
         line = Text(trial_line(event.observation, event.judgement))
         line.stylize(_COLOURS[event.judgement.verdict])
         self._console.print(line.append(steps, style="dim"))
@@ -100,9 +100,7 @@ class Screen:
         if self._progress is None or self._task is None:
             return
         amount = "" if done is None else f"{done / 1e6:.0f}" + (f"/{total / 1e6:.0f} MB" if total else " MB")
-        self._progress.update(
-            self._task, description=what, completed=done or 0, total=total, amount=amount
-        )
+        self._progress.update(self._task, description=what, completed=done or 0, total=total, amount=amount)
 
 
 def plan_lines(plan: Plan) -> list[str]:
@@ -127,7 +125,9 @@ def plan_lines(plan: Plan) -> list[str]:
     if plan.wheel_bytes is not None:
         each = f"{_size(plan.wheel_bytes)} a wheel"
         if plan.most_bytes is not None:
-            lines.append(f"at most about {_size(plan.most_bytes)} to download ({each}), and dependencies once")
+            lines.append(
+                f"at most about {_size(plan.most_bytes)} to download ({each}), and dependencies once"
+            )
         else:
             lines.append(f"{each} to download, and dependencies once")
     return lines

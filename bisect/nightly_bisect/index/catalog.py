@@ -136,9 +136,7 @@ class Catalog:
                 "this channel may no longer be built."
             )
         if self.unreadable:
-            notes.append(
-                f"{len(self.unreadable)} rows of the index page could not be used (-v names them)."
-            )
+            notes.append(f"{len(self.unreadable)} rows of the index page could not be used (-v names them).")
         return notes
 
     def _unlisted_days(self, first: date, last: date) -> Iterable[UnlistedDay]:
@@ -218,16 +216,13 @@ def _of_channel(listed: list[Listed], request: Request, page: Page) -> list[List
     if channel is None or request.releases:
         return listed
     kept = [
-        item
-        for item in listed
-        if belongs_to_channel(item.row.wheel, item.name, channel, request.root_url)
+        item for item in listed if belongs_to_channel(item.row.wheel, item.name, channel, request.root_url)
     ]
     if not kept:
         there = sorted({i.name.version.local or channel_folder(i.row.wheel.url) for i in listed})
         near = difflib.get_close_matches(channel, there, n=2)
         raise NoSuchPage(
-            f"The page {page.url} lists nothing of the channel {channel!r}; it has: "
-            f"{', '.join(there)}.",
+            f"The page {page.url} lists nothing of the channel {channel!r}; it has: {', '.join(there)}.",
             url=page.url,
             hint=f"use `--channel {(near or there)[0]}`",
         )
@@ -276,9 +271,7 @@ def _one_a_day(nightlies: list[Nightly]) -> list[Nightly]:
 
 def _targets(items: Iterable[Listed]) -> tuple[str, ...]:
     """Name the Pythons (and systems) that the wheels of a build are for."""
-    names = {
-        f"{python_of(tag)} ({_system(tag.platform)})" for item in items for tag in item.name.tags
-    }
+    names = {f"{python_of(tag)} ({_system(tag.platform)})" for item in items for tag in item.name.tags}
     return tuple(sorted(names, key=_by_number))
 
 
@@ -353,10 +346,9 @@ def check_channel(profile: Profile, channel: str | None) -> str | None:
     """Return the channel to use; raise `UsageError` where a package has none."""
     if channel == RELEASES:
         return channel
-    if profile.index.url is None or "{channel}" not in profile.index.url:
-        if channel is not None and profile.index.default_channel is None:
-            raise UsageError(
-                f"{profile.package} has no channels, so `--channel {channel}` means nothing.",
-                hint="leave it out, or use `--channel release` for its stable releases",
-            )
+    if channel is not None and profile.index.default_channel is None:
+        raise UsageError(
+            f"{profile.package} has no channels, so `--channel {channel}` means nothing.",
+            hint="leave it out, or use `--channel release` for its stable releases",
+        )
     return channel or profile.index.default_channel

@@ -30,7 +30,8 @@ class WheelMetadata:
     def active(self, python: str) -> list[Requirement]:
         """Return the requirements that hold on this machine with ``python`` (``3.11``)."""
         plain = python.rstrip("t")
-        environment = default_environment() | {
+        environment: dict[str, str] = {
+            **default_environment(),  # type: ignore[dict-item]
             "python_version": plain,
             "python_full_version": f"{plain}.0",
             "implementation_version": f"{plain}.0",
@@ -39,7 +40,7 @@ class WheelMetadata:
         return [
             requirement
             for requirement in self.requirements
-            if requirement.marker is None or requirement.marker.evaluate(dict(environment))
+            if requirement.marker is None or requirement.marker.evaluate(environment)
         ]
 
 

@@ -115,9 +115,7 @@ def _json_rows(body: bytes, url: str) -> tuple[tuple[Row, ...], tuple[Unreadable
         raise _not_an_index(url, "is not the JSON of an index page") from error
     rows = [
         Row(
-            Wheel(
-                package.filename, package.url, package.digests.get("sha256"), package.size
-            ),
+            Wheel(package.filename, package.url, package.digests.get("sha256"), package.size),
             package.upload_time,
         )
         for package in packages

@@ -129,9 +129,7 @@ def read_profile(path: Path) -> Profile:
     try:
         return _profile(table)
     except _Wrong as error:
-        raise UsageError(
-            f"The profile {path}: {error}.", hint="docs/profiles.md lists the keys"
-        ) from error
+        raise UsageError(f"The profile {path}: {error}.", hint="docs/profiles.md lists the keys") from error
 
 
 class _Wrong(Exception):
@@ -255,8 +253,7 @@ def _file_form(table: _Table) -> FileForm:
     form = FileForm(
         platform=table.need("platform", str),
         tags=tuple(
-            (tag.need("tag", str), Period(tag.day("since"), tag.day("until")))
-            for tag in table.tables("tags")
+            (tag.need("tag", str), Period(tag.day("since"), tag.day("until"))) for tag in table.tables("tags")
         ),
         locals=table.strings("locals", ("",)),
         abis=table.strings("abis", ("{abi}",)),

@@ -85,9 +85,7 @@ def _python(text: str | None) -> str:
         return host_python()
     match = re.fullmatch(r"(?:cp|python)?(\d)\.?(\d{1,2})(?:\.\d+)?(t?)", text.strip().lower())
     if not match:
-        raise UsageError(
-            f"--python {text!r} is not a Python version.", hint="write it as 3.11 or 3.13t"
-        )
+        raise UsageError(f"--python {text!r} is not a Python version.", hint="write it as 3.11 or 3.13t")
     return f"{match[1]}.{match[2]}{match[3]}"
 
 

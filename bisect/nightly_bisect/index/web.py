@@ -189,7 +189,10 @@ class Web:
             response.close()
             before, target = urlsplit(target), urljoin(target, location)
             after = urlsplit(target)
-            if after.scheme not in ("http", "https") or (before.scheme, after.scheme) == ("https", "http"):
+            if after.scheme not in ("http", "https") or (before.scheme, after.scheme) == (
+                "https",
+                "http",
+            ):
                 raise Refused(
                     f"{url} redirects to {target}, which is not followed.",
                     url=url,
@@ -197,9 +200,7 @@ class Web:
                 )
             if after.netloc != before.netloc:
                 headers = {k: v for k, v in headers.items() if k.lower() != "authorization"}
-        raise Refused(
-            f"{url} redirects more than {_REDIRECTS} times.", url=url, hint="check --index-url"
-        )
+        raise Refused(f"{url} redirects more than {_REDIRECTS} times.", url=url, hint="check --index-url")
 
     def _raise_for_status(self, response: requests.Response, url: str) -> None:
         status = response.status_code
@@ -253,7 +254,7 @@ def _new_session() -> requests.Session:
 
     class SystemTrust(HTTPAdapter):
         def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
-            super().init_poolmanager(*args, ssl_context=context, **kwargs)  # type: ignore[no-untyped-call]
+            super().init_poolmanager(*args, ssl_context=context, **kwargs)
 
     session = requests.Session()
     session.mount("https://", SystemTrust())

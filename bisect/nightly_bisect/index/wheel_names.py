@@ -53,7 +53,9 @@ def belongs_to_channel(wheel: Wheel, name: WheelName, channel: str, root_url: st
     local = name.version.local
     if local is not None:
         return local == _LOCAL_LABEL.get(channel, channel)
-    return channel_folder(wheel.url) == channel or _folder_path(wheel.url) == urlsplit(root_url).path.strip("/")
+    return channel_folder(wheel.url) == channel or _folder_path(wheel.url) == urlsplit(root_url).path.strip(
+        "/"
+    )
 
 
 def channel_folder(url: str) -> str:

@@ -15,7 +15,7 @@ and writes ``JOBDIR/result.json`` (a temporary name, then a rename)::
 No result file means that the interpreter died. Nothing is read from standard input or written to
 standard output by this file; what the package prints goes wherever it likes.
 
-It stands alone in its folder's terms: standard library only, Python 3.8 syntax.
+Standard library only, Python 3.8 syntax.
 """
 
 import importlib
@@ -24,12 +24,13 @@ import json
 import os
 import platform
 import sys
+from typing import Any, Dict, Optional
 
 
-def main(folder):
+def main(folder: str) -> None:
     with open(os.path.join(folder, "job.json"), encoding="utf-8") as file:
         job = json.load(file)
-    result = {
+    result: Dict[str, Any] = {
         "schema": 1,
         "python": platform.python_version(),
         "metadata_version": metadata_version(job["distribution"]),
@@ -46,7 +47,7 @@ def main(folder):
     write_whole(os.path.join(folder, "result.json"), json.dumps(result))
 
 
-def identify(job, result):
+def identify(job: Dict[str, Any], result: Dict[str, Any]) -> None:
     name = job["import_name"]
     if name is None:
         return
@@ -61,7 +62,7 @@ def identify(job, result):
         result["commit"] = text_or_none(dotted(job["commit_attribute"]))
 
 
-def dotted(path):
+def dotted(path: str) -> Any:
     """Return the value of ``package.module.attribute``, or None where there is none."""
     module_name, _, attribute = path.rpartition(".")
     try:
@@ -70,7 +71,7 @@ def dotted(path):
         return None
 
 
-def metadata_version(distribution):
+def metadata_version(distribution: str) -> Optional[str]:
     from importlib import metadata
 
     try:
@@ -79,11 +80,11 @@ def metadata_version(distribution):
         return None
 
 
-def text_or_none(value):
+def text_or_none(value: Any) -> Optional[str]:
     return None if value is None else str(value)
 
 
-def write_whole(path, text):
+def write_whole(path: str, text: str) -> None:
     with open(path + ".part", "w", encoding="utf-8") as file:
         file.write(text)
         file.flush()

@@ -7,25 +7,26 @@ Without the two variables it does nothing. Standard library only, Python 3.8 syn
 
 import os
 import sys
+from typing import Any
 
 
 class Witness:
     """A finder that finds nothing: it only looks on, once."""
 
-    def __init__(self, package, path):
+    def __init__(self, package: str, path: str) -> None:
         self.package = package
         self.path = path
 
-    def find_spec(self, fullname, path=None, target=None):
+    def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> None:
         if fullname == self.package:
             sys.meta_path.remove(self)
             from importlib.machinery import PathFinder
 
             spec = PathFinder.find_spec(fullname)
             self.note((spec.origin or "namespace") if spec else "nowhere")
-        return None
+        return
 
-    def note(self, origin):
+    def note(self, origin: str) -> None:
         try:
             descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
             try:
@@ -36,7 +37,7 @@ class Witness:
             pass  # a full disk must not fail the user's check
 
 
-def watch():
+def watch() -> None:
     package = os.environ.get("NIGHTLY_BISECT_WITNESS_PACKAGE")
     path = os.environ.get("NIGHTLY_BISECT_WITNESS_FILE")
     if package and path:
