@@ -93,7 +93,7 @@ class Tool:
     folder: Path
     variables: dict[str, str] = field(default_factory=dict)
 
-    def run(self, *words: str, timeout_s: float = 120, **variables: str) -> Ran:
+    def run(self, *words: str, variables: Mapping[str, str] | None = None, timeout_s: float = 120) -> Ran:
         environment = {
             "PATH": os.environ["PATH"],
             "HOME": str(self.folder / "home"),
@@ -105,7 +105,7 @@ class Tool:
             "COLUMNS": "200",
             **{k: v for k, v in os.environ.items() if "CERT" in k or k.endswith("CA_BUNDLE")},
             **self.variables,
-            **variables,
+            **(variables or {}),
         }
         done = subprocess.run(
             [sys.executable, "-m", "nightly_bisect", *words],
@@ -118,11 +118,18 @@ class Tool:
         )
         return Ran(done.returncode, done.stdout, done.stderr)
 
-    def bisect(self, server: LoopbackServer, *words: str, folder: str = FOLDER, **variables: str) -> Ran:
+    def bisect(
+        self,
+        server: LoopbackServer,
+        *words: str,
+        folder: str = FOLDER,
+        variables: Mapping[str, str] | None = None,
+    ) -> Ran:
         """Run a bisection over a loopback index; its JSON is read back."""
         result = self.folder / "result.json"
         result.unlink(missing_ok=True)
-        ran = self.run("--index-url", server.url + folder, "--json", "result.json", *words, **variables)
+        options = ("--index-url", server.url + folder, "--json", "result.json")
+        ran = self.run(*options, *words, variables=variables)
         if result.exists():
             ran.result = json.loads(result.read_text())
         return ran
