@@ -97,6 +97,7 @@ class Tool:
         environment = {
             "PATH": os.environ["PATH"],
             "HOME": str(self.folder / "home"),
+            "PYENV_ROOT": os.environ.get("PYENV_ROOT", str(Path.home() / ".pyenv")),
             "XDG_CACHE_HOME": str(self.folder / "cache"),
             "XDG_STATE_HOME": str(self.folder / "state"),
             # Nothing but loopback is asked unless a test says so; refused at once.
@@ -124,12 +125,13 @@ class Tool:
         *words: str,
         folder: str = FOLDER,
         variables: Mapping[str, str] | None = None,
+        timeout_s: float = 120,
     ) -> Ran:
         """Run a bisection over a loopback index; its JSON is read back."""
         result = self.folder / "result.json"
         result.unlink(missing_ok=True)
         options = ("--index-url", server.url + folder, "--json", "result.json")
-        ran = self.run(*options, *words, variables=variables)
+        ran = self.run(*options, *words, variables=variables, timeout_s=timeout_s)
         if result.exists():
             ran.result = json.loads(result.read_text())
         return ran

@@ -34,7 +34,7 @@ class Subject:
     distribution: str
     import_name: str | None
     by_import: bool
-    version_attribute: str = "__version__"
+    version_attribute: str | None = None
     commit_attribute: str | None = None
 
 

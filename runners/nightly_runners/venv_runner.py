@@ -179,12 +179,19 @@ class _Uv:
         self._cache = cache
         self._root = root
         self._logs = logs
+        self._caller = caller
         self._variables = installer_variables(caller, root)
         self._calls = itertools.count(1)
 
     def make(self, environment: Path, order: Order) -> None:
         """Make an empty environment with the Python asked for, in place of an earlier one."""
-        words = ["venv", "--clear", "--python", _interpreter(order.python), str(environment)]
+        words = [
+            "venv",
+            "--clear",
+            "--python",
+            find_interpreter(order.python, self._caller),
+            str(environment),
+        ]
         if finished := self._fails(words, order.timeout_s):
             reason = _reason(finished)
             if _PYTHON_TROUBLE.search(reason):
@@ -260,12 +267,22 @@ def remove_environment(root: Path) -> None:
     threading.Thread(target=shutil.rmtree, args=(doomed,), kwargs={"ignore_errors": True}).start()
 
 
-def _interpreter(python: str) -> str:
-    """Name the Python for uv: this very one where it fits, else a version to look for."""
+def find_interpreter(python: str, caller: Mapping[str, str]) -> str:
+    """Name the Python for uv: this very one where it fits, else a path or a version to look for."""
     mine = f"{sys.version_info.major}.{sys.version_info.minor}"
     if sysconfig.get_config_var("Py_GIL_DISABLED"):
         mine += "t"
-    return getattr(sys, "_base_executable", sys.executable) if python == mine else python
+    if python == mine:
+        return str(getattr(sys, "_base_executable", sys.executable))
+    # pyenv hides the Pythons that are not active behind shims that fail, and uv gives up on those.
+    root = Path(caller.get("PYENV_ROOT") or Path(caller.get("HOME", "/")) / ".pyenv")
+    installed = list(root.glob(f"versions/{python.rstrip('t')}.*/bin/python{python}"))
+    return str(max(installed, key=_patch_number)) if installed else python
+
+
+def _patch_number(path: Path) -> int:
+    patch = re.match(r"\d+\.\d+\.(\d+)", path.parents[1].name)
+    return int(patch[1]) if patch else -1
 
 
 def _python(environment: Path) -> Path:

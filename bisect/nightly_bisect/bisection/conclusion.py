@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from nightly_bisect.bisection.course import Contradicted, Located, Move, Stopped, TestNext, Trouble
 from nightly_bisect.bisection.loop import Bisection
 from nightly_bisect.errors import BisectError, CheckCannotRun
+from nightly_bisect.index.profile import RELEASES
 from nightly_bisect.model import Find, Nightly, Observation, Outcome
 from nightly_bisect.report.answer import Answer, Build, Setting, Status, Suspect
 
@@ -99,14 +100,16 @@ def _located(
         0 if found else 3,
         sentence,
         None if found else "make the check work there too, or test another --python or --channel",
-        [*notes, *_boundary_notes(bisection, before, after, setting.repository)],
+        [*notes, *_boundary_notes(bisection, move, before, after, setting)],
         before=before,
         after=after,
         suspects=tuple(suspects),
     )
 
 
-def _boundary_notes(bisection: Bisection, before: Build, after: Build, repository: str | None) -> list[str]:
+def _boundary_notes(
+    bisection: Bisection, move: Located, before: Build, after: Build, setting: Setting
+) -> list[str]:
     notes = []
     absent = [
         str(day.stamp)
@@ -118,12 +121,15 @@ def _boundary_notes(bisection: Bisection, before: Build, after: Build, repositor
             f"No wheel answered for {', '.join(sorted(absent))}: if those nights had one for another "
             "Python, the change may have been in it."
         )
+    hole = (after.nightly.stamp.day - before.nightly.stamp.day).days - 1
+    if hole > len(absent) and move.after == move.before + 1 and setting.channel != RELEASES:
+        notes.append(f"No nightly was published on the {hole} days between them.")
     if before.main_commit and before.main_commit == after.main_commit:
         notes.append(
             "Both nightlies were built from the same commit of main: what changed is not in the code "
             "but in how it was built or in what it was installed with."
         )
-    elif before.commit and before.main_commit is None and repository is not None:
+    elif before.commit and before.main_commit is None and setting.repository:
         notes.append(
             "The commits are of the nightly branch (the main-branch ones could not be looked up); "
             "their messages name those of main."

@@ -46,66 +46,147 @@ class Span:
     notes: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class _End:
+    """One end: the option that names it, its text, and what that means."""
+
+    option: str
+    text: str
+    when: When
+
+
 def find_span(catalog: Catalog, ends: Ends, now: datetime) -> Span:
     """Resolve the ends; raise `UsageError` for what the index cannot have.
 
     An end without a nightly takes the nearest one inside the range, and a note says so.
     """
-    early_option, late_option = ("--good", "--bad") if ends.find is Find.REGRESSION else ("--bad", "--good")
-    early_text, late_text = (ends.good, ends.bad) if ends.find is Find.REGRESSION else (ends.bad, ends.good)
-    if early_text is None and ends.find is Find.FIX:
-        raise UsageError(
-            "--find-fix needs --bad, the earlier end, in which the check fails.",
-            hint="for example `--find-fix --bad 2024-05-01 --good latest`",
-        )
-    late = _read(late_text or "latest", late_option, now)
-    early = _read(early_text, early_option, now) if early_text is not None else None
-    last_day = _latest_day(catalog, late, late_option)
-    first_day = _earliest_day(catalog, early, early_option) if early else catalog.first_day
-    if early is not None:
-        _check_order(first_day, last_day, early_text or "", late_text or "latest", ends.find)
-    if first_day < catalog.first_day:
-        raise UsageError(
-            f"{early_option} {early_text} is before the first nightly of "
-            f"{catalog.request.profile.package} that is known, {catalog.first_day}.",
-            hint=f"use `{early_option} {catalog.first_day}`",
-        )
-    slots = _trim_to_version(catalog.slots(first_day, last_day), early, late, catalog)
+    early, late = _claims(ends, now)
+    if catalog.request.releases:
+        slots = _releases_between(catalog, early, late, ends.find)
+    else:
+        slots = _nightlies_between(catalog, early, late, ends.find)
     notes: list[str] = []
-    slots = _settle(catalog, slots, late, late_option, notes, from_end=True)
+    slots = _settle(catalog, slots, late, notes, from_end=True)
     if early is not None:
-        slots = _settle(catalog, slots, early, early_option, notes, from_end=False)
+        slots = _settle(catalog, slots, early, notes, from_end=False)
     if len(slots) < 2:
         raise UsageError(
-            f"There are not two nightlies between {early_text or catalog.first_day} and "
-            f"{late_text or 'latest'}: {slots[0] if slots else 'none'}.",
+            f"There are not two nightlies between {early.text if early else catalog.first_day} and "
+            f"{late.text}: {slots[0] if slots else 'none'}.",
             hint="widen the range; `nightly-bisect list` shows what there is",
         )
     return Span(tuple(slots), early is None, tuple(notes))
 
 
-def _read(text: str, option: str, now: datetime) -> When:
+def read_bounds(catalog: Catalog, since: str | None, until: str | None, now: datetime) -> tuple[date, date]:
+    """Return the days that ``--since`` and ``--until`` mean; raise `UsageError`."""
+    newest = max(n.stamp.day for n in catalog.nightlies)
+    first = _day(catalog, _end("--since", since, now)) if since else catalog.first_day
+    last = min(newest, _day(catalog, _end("--until", until, now))) if until else newest
+    if first > last:
+        raise UsageError(
+            f"--since {since} is later than --until {until or newest}.",
+            hint=f"the newest that the index lists is of {newest}",
+        )
+    return first, last
+
+
+def _claims(ends: Ends, now: datetime) -> tuple[_End | None, _End]:
+    """Return the earlier and the later end: find-fix is swapped here, and nowhere else."""
+    good, bad = ("--good", ends.good), ("--bad", ends.bad)
+    (early_option, early), (late_option, late) = (good, bad) if ends.find is Find.REGRESSION else (bad, good)
+    if early is None and ends.find is Find.FIX:
+        raise UsageError(
+            "--find-fix needs --bad, the earlier end, in which the check fails.",
+            hint="for example `--find-fix --bad 2024-05-01 --good latest`",
+        )
+    return (
+        None if early is None else _end(early_option, early, now),
+        _end(late_option, late or "latest", now),
+    )
+
+
+def _end(option: str, text: str, now: datetime) -> _End:
     when = parse_when(text, option)
     refuse_future(when, text, option, now)
-    return when
+    return _End(option, text, when)
 
 
-def _check_order(first: date, last: date, early: str, late: str, find: Find) -> None:
-    if first <= last:
-        return
+def _nightlies_between(catalog: Catalog, early: _End | None, late: _End, find: Find) -> list[Slot]:
+    last_day = min(_day(catalog, late), catalog.newest.stamp.day)
+    first_day = catalog.first_day
+    if early is not None:
+        first_day = _day(catalog, early)
+        if first_day > last_day:
+            raise _wrong_order(early, late, find, catalog)
+        if first_day < catalog.first_day:
+            raise UsageError(
+                f"{early.option} {early.text} is before the first nightly of "
+                f"{catalog.request.profile.package} that is known, {catalog.first_day}.",
+                hint=f"use `{early.option} {catalog.first_day}`",
+            )
+    row = catalog.slots(first_day, last_day)
+    if early is not None and isinstance(early.when, OnVersion):
+        row = row[_position(row, early, early.when) :]
+    if isinstance(late.when, OnVersion):
+        row = row[: _position(row, late, late.when) + 1]
+    return row
+
+
+def _releases_between(catalog: Catalog, early: _End | None, late: _End, find: Find) -> list[Slot]:
+    """Cut the releases, which are in order of version: a day means what was out by then."""
+    releases = catalog.nightlies
+    first = 0 if early is None else min(_release_positions(catalog, early, after=True), default=len(releases))
+    last = max(_release_positions(catalog, late, after=False), default=-1)
+    if early is not None and first > last:
+        raise _wrong_order(early, late, find, catalog)
+    return list(releases[first : last + 1])
+
+
+def _release_positions(catalog: Catalog, end: _End, *, after: bool) -> list[int]:
+    """Return the positions that lie on the inner side of an end."""
+    releases = catalog.nightlies
+    match end.when:
+        case OnRelease(version) | OnVersion(version):
+            found = [i for i, release in enumerate(releases) if Version(release.version) == version]
+            if not found:
+                near = [r.version for r in releases if Version(r.version).release[:2] == version.release[:2]]
+                raise UsageError(
+                    f"{end.option} {end.text}: the index has no such release"
+                    + (f"; near it: {', '.join(near)}." if near else "."),
+                    hint="`nightly-bisect list --channel release` shows what there is",
+                )
+            return found
+        case DaysBeforeNewest(0):
+            return [len(releases) - 1]
+        case _:
+            day = _day(catalog, end)
+            return [
+                i
+                for i, release in enumerate(releases)
+                if (release.stamp.day >= day if after else release.stamp.day <= day)
+            ]
+
+
+def _wrong_order(early: _End, late: _End, find: Find, catalog: Catalog) -> UsageError:
+    if isinstance(early.when, OnDay) and early.when.day > catalog.newest.stamp.day:
+        return UsageError(
+            f"{early.option} {early.text} is later than the newest nightly of the index, {catalog.newest}.",
+            hint=f"give an earlier {early.option}",
+        )
     if find is Find.REGRESSION:
-        raise UsageError(
-            f"--good {early} is later than --bad {late}.",
+        return UsageError(
+            f"--good {early.text} is later than --bad {late.text}.",
             hint="to find the nightly in which it began to pass again, add `--find-fix`",
         )
-    raise UsageError(
-        f"With --find-fix, --bad {early} must be earlier than --good {late}.",
+    return UsageError(
+        f"With --find-fix, --bad {early.text} must be earlier than --good {late.text}.",
         hint="to find the nightly in which it began to fail, leave `--find-fix` out",
     )
 
 
-def _earliest_day(catalog: Catalog, when: When, option: str) -> date:
-    match when:
+def _day(catalog: Catalog, end: _End) -> date:
+    match end.when:
         case OnDay(day):
             return day
         case OnVersion(_, stamp):
@@ -113,18 +194,11 @@ def _earliest_day(catalog: Catalog, when: When, option: str) -> date:
         case DaysBeforeNewest(days):
             return catalog.newest.stamp.day - timedelta(days=days)
         case OnRelease(version):
-            return _release_day(catalog, version, option)
+            return _last_day_before_branch(catalog, version, end.option)
 
 
-def _latest_day(catalog: Catalog, when: When, option: str) -> date:
-    return min(_earliest_day(catalog, when, option), catalog.newest.stamp.day)
-
-
-def _release_day(catalog: Catalog, version: Version, option: str) -> date:
-    """Return the day of a release, or that of the last nightly before its branch was cut."""
-    if catalog.request.releases:
-        # A release is found by its version, whatever days the others have.
-        return max(n.stamp.day for n in catalog.nightlies) if option == "--bad" else date.min
+def _last_day_before_branch(catalog: Catalog, version: Version, option: str) -> date:
+    """Return the day of the last nightly before a release's branch was cut, as far as attested."""
     unlisted = catalog.request.profile.unlisted
     base = ".".join(map(str, (*version.release, 0)[:2])) + ".0"
     for known, period in unlisted.base_versions if unlisted else ():
@@ -136,46 +210,30 @@ def _release_day(catalog: Catalog, version: Version, option: str) -> date:
     )
 
 
-def _trim_to_version(slots: Sequence[Slot], early: When | None, late: When, catalog: Catalog) -> list[Slot]:
-    """Cut the row at the ends that name a version."""
-    row = list(slots)
-    if isinstance(early, OnVersion | OnRelease):
-        row = row[_find(row, early, catalog, from_end=False) :]
-    if isinstance(late, OnVersion | OnRelease):
-        row = row[: _find(row, late, catalog, from_end=True) + 1]
-    return row
-
-
-def _find(row: Sequence[Slot], when: OnVersion | OnRelease, catalog: Catalog, *, from_end: bool) -> int:
-    if isinstance(when, OnRelease) and not catalog.request.releases:
-        return len(row) - 1 if from_end else 0
-    wanted = when.version
+def _position(row: Sequence[Slot], end: _End, when: OnVersion) -> int:
+    """Return the position of a version; an unlisted day stands for whatever it turns out to hold."""
     for index, slot in enumerate(row):
-        if isinstance(slot, Nightly) and _same_version(slot.version, wanted):
+        if isinstance(slot, Nightly) and _same_version(slot.version, when.version):
             return index
-        if isinstance(slot, UnlistedDay) and isinstance(when, OnVersion) and slot.stamp.day == when.stamp.day:
+        if isinstance(slot, UnlistedDay) and slot.stamp.day == when.stamp.day:
             return index
-    same_day = [
-        s.version
-        for s in row
-        if isinstance(s, Nightly) and isinstance(when, OnVersion) and s.stamp.day == when.stamp.day
-    ]
+    there = [s.version for s in row if isinstance(s, Nightly) and s.stamp.day == when.stamp.day]
     raise UsageError(
-        f"The index has no {wanted}" + (f"; on that day it has {', '.join(same_day)}." if same_day else "."),
+        f"{end.option} {end.text}: the index has no such nightly"
+        + (f"; of that day it has {', '.join(there)}." if there else "."),
         hint="`nightly-bisect list` shows what there is; `--all-builds` takes every build of a day",
     )
 
 
 def _same_version(text: str, wanted: Version) -> bool:
     version = Version(text)
-    return version == wanted or (wanted.local is None and version.public == wanted.public)
+    return version == wanted or (wanted.local is None and Version(version.public) == wanted)
 
 
 def _settle(
     catalog: Catalog,
     slots: Sequence[Slot],
-    when: When,
-    option: str,
+    end: _End,
     notes: list[str],
     *,
     from_end: bool,
@@ -189,7 +247,7 @@ def _settle(
         if isinstance(slot, UnlistedDay):
             asked += 1
             if asked > _MOST_DAYS_ASKED:
-                raise _no_answer(catalog, when, option, slot)
+                raise _no_answer(catalog, end.option, slot)
             nightly = catalog.ask(slot)
             if nightly is None:
                 row.pop(0)
@@ -199,22 +257,24 @@ def _settle(
             break
         skipped.append(row.pop(0))  # type: ignore[arg-type]
     if not row:
-        raise _nothing_inside(catalog, skipped, option)
-    _note_moved(row[0], when, option, skipped, notes)
+        raise _nothing_inside(catalog, skipped, end.option)
+    _note_moved(row[0], end, skipped, notes)
     return list(reversed(row)) if from_end else row
 
 
-def _note_moved(slot: Slot, when: When, option: str, skipped: Sequence[Nightly], notes: list[str]) -> None:
+def _note_moved(slot: Slot, end: _End, skipped: Sequence[Nightly], notes: list[str]) -> None:
     if skipped:
         notes.append(
-            f"{option}: {skipped[0].stamp} has wheels for {', '.join(skipped[0].other_targets)} only; "
+            f"{end.option}: {skipped[0].stamp} has wheels for {', '.join(skipped[0].other_targets)} only; "
             f"the nearest nightly inside the range with a fitting one is {slot}."
         )
-    elif isinstance(when, OnDay) and slot.stamp.day != when.day:
-        notes.append(f"{option}: there is no nightly of {when.day}; the nearest inside the range is {slot}.")
+    elif isinstance(end.when, OnDay) and slot.stamp.day != end.when.day:
+        notes.append(
+            f"{end.option}: there is no nightly of {end.when.day}; the nearest inside the range is {slot}."
+        )
 
 
-def _no_answer(catalog: Catalog, when: When, option: str, slot: UnlistedDay) -> UsageError:
+def _no_answer(catalog: Catalog, option: str, slot: UnlistedDay) -> UsageError:
     return UsageError(
         f"{option}: the index has no nightly within {_MOST_DAYS_ASKED} days of {slot.stamp} for "
         f"{catalog.request.target} in the channel {catalog.request.channel}.",
@@ -236,19 +296,3 @@ def _nothing_inside(
         f"{option}: there is no nightly in the range.",
         hint="`nightly-bisect list` shows what there is",
     )
-
-
-def read_bounds(catalog: Catalog, since: str | None, until: str | None, now: datetime) -> tuple[date, date]:
-    """Return the days that ``--since`` and ``--until`` mean; raise `UsageError`."""
-    first = _earliest_day(catalog, _read(since, "--since", now), "--since") if since else catalog.first_day
-    last = (
-        _latest_day(catalog, _read(until, "--until", now), "--until")
-        if until
-        else max(n.stamp.day for n in catalog.nightlies)
-    )
-    if first > last:
-        raise UsageError(
-            f"--since {first} is later than --until {last}, or than the newest nightly.",
-            hint="swap them",
-        )
-    return first, last

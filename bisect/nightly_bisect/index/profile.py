@@ -33,10 +33,14 @@ class IndexSource:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """How a trial proves which build it tested, and where the build names its commit."""
+    """How a trial proves which build it tested, and where the build names its commit.
+
+    Metadata always counts; ``version_attribute`` names the module's own version where it tells the
+    date as well.
+    """
 
     by_import: bool = False
-    version_attribute: str = "__version__"
+    version_attribute: str | None = None
     commit_attribute: str | None = None
 
 
@@ -223,7 +227,7 @@ def _index(table: _Table) -> IndexSource:
 def _identity(table: _Table) -> Identity:
     identity = Identity(
         by_import=table.take("import", bool, False),
-        version_attribute=table.take("version_attribute", str, "__version__"),
+        version_attribute=table.take("version_attribute", str),
         commit_attribute=table.take("commit_attribute", str),
     )
     table.done()

@@ -57,7 +57,8 @@ def identify(job: Dict[str, Any], result: Dict[str, Any]) -> None:
         return
     module = importlib.import_module(name)
     result["module_file"] = getattr(module, "__file__", None)
-    result["module_version"] = text_or_none(getattr(module, job["version_attribute"], None))
+    if job["version_attribute"]:
+        result["module_version"] = text_or_none(getattr(module, job["version_attribute"], None))
     if job["commit_attribute"]:
         result["commit"] = text_or_none(dotted(job["commit_attribute"]))
 
