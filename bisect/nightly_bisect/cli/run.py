@@ -41,7 +41,7 @@ class RunArguments(WhatArguments):
     dependency_index: str | None = None
     timeout: float = 1800.0
     install_timeout: float = 1200.0
-    on_crash: Counts = Counts.BAD
+    on_crash: str = "bad"
     on_timeout: Counts = Counts.AUTO
     any_failure: bool = False
     match: str | None = None
@@ -137,8 +137,7 @@ def _rules(arguments: RunArguments) -> Rules:
             f"--match {arguments.match!r} is not a regular expression: {error}.",
             hint="put a backslash before characters such as ( [ * + ?",
         ) from error
-    on_crash = Counts.BAD if arguments.on_crash is Counts.AUTO else arguments.on_crash
-    return Rules(on_crash, arguments.on_timeout, arguments.any_failure, match)
+    return Rules(Counts(arguments.on_crash), arguments.on_timeout, arguments.any_failure, match)
 
 
 def _variables(asked: Sequence[str], caller: Mapping[str, str]) -> dict[str, str]:

@@ -188,7 +188,7 @@ def _of_package(page: Page, request: Request) -> tuple[list[Listed], list[Unread
             continue
         if name.project != request.profile.package:
             continue
-        if not _host_allowed(row, request):
+        if not host_allowed(row, request):
             unreadable.append(Unreadable(row.wheel.url, "on a host that the profile doesn't allow"))
         elif request.releases:
             if not name.version.is_prerelease:
@@ -292,7 +292,7 @@ def _by_number(name: str) -> tuple[int, str]:
     return (int(minor) if minor.isdigit() else 0, name)
 
 
-def _host_allowed(row: Row, request: Request) -> bool:
+def host_allowed(row: Row, request: Request) -> bool:
     """Accept any host from an index that the user named, and the profile's hosts from its own."""
     hosts = request.profile.index.hosts
     if request.index_url is not None or not hosts:

@@ -13,10 +13,10 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
 from nightly_bisect.errors import NoSuchPage, NotAnIndex, Refused, UsageError
-from nightly_bisect.index.catalog import Request
+from nightly_bisect.index.catalog import Request, host_allowed
 from nightly_bisect.index.page import Row, read_page
 from nightly_bisect.index.web import Web
-from nightly_bisect.index.wheel_names import NotAWheel, WheelName, parse_wheel
+from nightly_bisect.index.wheel_names import NotAWheel, WheelName, belongs_to_channel, parse_wheel
 from nightly_bisect.model import Stamp, Wheel
 
 
@@ -63,9 +63,7 @@ class NightlyIndex:
             raise NotOnIndex(
                 f"{requirement} has no wheel of {stamp} for {self._request.target} on the nightly index"
             )
-        channel = self._request.channel
-        fitting.sort(key=lambda item: (item[0].local == channel, item[0], item[1]))
-        return fitting[-1][2]
+        return max(fitting, key=lambda item: item[:2])[2]
 
     def _wheels(self, project: str) -> list[tuple[Row, WheelName]]:
         if project not in self._pages:
@@ -75,8 +73,17 @@ class NightlyIndex:
                 rows = read_page(document.body, document.url, document.content_type).rows
             except (NoSuchPage, Refused, NotAnIndex) as error:
                 raise NotOnIndex(f"the nightly index has no page for {project}") from error
-            self._pages[project] = list(_readable(rows, project))
+            self._pages[project] = [pair for pair in _readable(rows, project) if self._is_ours(*pair)]
         return self._pages[project]
+
+    def _is_ours(self, row: Row, name: WheelName) -> bool:
+        """Keep what lies on an allowed host and, of dated builds, those of the channel."""
+        request = self._request
+        if not host_allowed(row, request):
+            return False
+        if name.stamp is None or request.channel is None:
+            return True
+        return belongs_to_channel(row.wheel, name, request.channel, request.root_url)
 
 
 def read_requirements(texts: Iterable[str]) -> list[Requirement]:
