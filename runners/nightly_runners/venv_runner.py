@@ -243,7 +243,8 @@ class _Uv:
     def _raise(self, reason: str) -> None:
         if _DISK_TROUBLE.search(reason):
             raise InstallerFault("disk", reason)
-        if _NETWORK_TROUBLE.search(reason):
+        # A resolution that fails quotes names of packages, and some sound like trouble (networkx).
+        if "No solution found" not in reason and _NETWORK_TROUBLE.search(reason):
             raise InstallerFault("network", reason)
         raise NotPrepared(reason)
 
