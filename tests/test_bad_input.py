@@ -99,6 +99,15 @@ def test_a_check_that_changes_itself_ends_the_run_and_keeps_what_was_tested(tool
     assert len(ran.result["trials"]) == 1
 
 
+def test_a_python_that_is_not_here_is_said_before_anything_is_downloaded(tool: Tool) -> None:
+    tool.write("check.py", CHECK)
+    # No release of Python has this number, so that nothing can be fetched for it either.
+    with serve([Night(n.day, tag="py3-none-any") for n in STEP]) as server:
+        ran = tool.bisect(server, "--good", "2026-08-01", "--python", "3.99", "check.py")
+        assert not [path for method, path in server.requests if method == "GET" and ".whl" in path]
+    assert_refused(ran, 6, "No environment can be made with that Python", "3.99")
+
+
 def test_no_network_is_said(tool: Tool) -> None:
     tool.write("check.py", CHECK)
     ran = tool.run("--good", "2026-08-01", "--index-url", "http://127.0.0.1:9/", "check.py")

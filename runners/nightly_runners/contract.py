@@ -99,7 +99,7 @@ class NotPrepared(Exception):
 class InstallerFault(Exception):
     """The installer failed for a reason that has nothing to do with the nightly.
 
-    ``kind`` is ``network``, ``disk`` or ``missing``.
+    ``kind`` is ``network``, ``disk``, ``python`` or ``missing``.
     """
 
     def __init__(self, kind: str, text: str) -> None:
@@ -123,6 +123,9 @@ class Environment(Protocol):
 
 class Runner(Protocol):
     """Makes environments."""
+
+    def verify(self, python: str, logs: Path) -> None:
+        """Raise `InstallerFault` when no environment with that Python can be made."""
 
     def prepare(self, order: Order, logs: Path) -> AbstractContextManager[Environment]:
         """Make a fresh environment; raise `NotPrepared` or `InstallerFault`."""

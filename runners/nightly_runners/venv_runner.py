@@ -48,7 +48,6 @@ _NETWORK_TROUBLE = re.compile(
     re.IGNORECASE,
 )
 _DISK_TROUBLE = re.compile(r"no space left|os error 28\b|disk quota|read-only file system", re.IGNORECASE)
-_PYTHON_TROUBLE = re.compile(r"no interpreter found|no download found|python downloads", re.IGNORECASE)
 
 
 class VenvRunner:
@@ -62,25 +61,37 @@ class VenvRunner:
         self._keep = keep
         self._caller = caller
 
+    def verify(self, python: str, logs: Path) -> None:
+        """Make an empty environment and remove it again; raise `InstallerFault`."""
+        with self._room(keep=False) as root:
+            self._uv(root, logs).make(root / "venv", python)
+
     @contextlib.contextmanager
     def prepare(self, order: Order, logs: Path) -> Iterator[VenvEnvironment]:
         """Make a fresh environment of what was ordered; remove it afterwards unless kept."""
+        with self._room(self._keep) as root:
+            environment = VenvEnvironment(root, logs, self._caller)
+            self._install(self._uv(root, logs), order, environment)
+            yield environment
+
+    @contextlib.contextmanager
+    def _room(self, keep: bool) -> Iterator[Path]:
         parent = self._folder / "environments"
         parent.mkdir(parents=True, exist_ok=True)
         root = Path(mkdtemp(dir=parent, prefix="env-"))
         (root / MARKER).touch()
-        environment = VenvEnvironment(root, logs, self._caller)
         try:
-            uv = _Uv(self._folder / "uv-cache", root, logs, self._caller)
-            self._install(uv, order, environment)
-            yield environment
+            yield root
         finally:
-            if not self._keep:
+            if not keep:
                 remove_environment(root)
+
+    def _uv(self, root: Path, logs: Path) -> _Uv:
+        return _Uv(self._folder / "uv-cache", root, logs, self._caller)
 
     def _install(self, uv: _Uv, order: Order, environment: VenvEnvironment) -> None:
         for attempt in ("first", "second"):
-            uv.make(environment.path, order)
+            uv.make(environment.path, order.python)
             uv.install(environment.path, order)
             changed = changed_files(site_packages(environment.path))
             if not changed:
@@ -183,20 +194,19 @@ class _Uv:
         self._variables = installer_variables(caller, root)
         self._calls = itertools.count(1)
 
-    def make(self, environment: Path, order: Order) -> None:
+    def make(self, environment: Path, python: str) -> None:
         """Make an empty environment with the Python asked for, in place of an earlier one."""
         words = [
             "venv",
             "--clear",
             "--python",
-            find_interpreter(order.python, self._caller),
+            find_interpreter(python, self._caller),
             str(environment),
         ]
-        if finished := self._fails(words, order.timeout_s):
+        # Long enough for uv to fetch a Python that is not here.
+        if finished := self._fails(words, timeout_s=600):
             reason = _reason(finished)
-            if _PYTHON_TROUBLE.search(reason):
-                raise InstallerFault("python", reason)
-            self._raise(reason)
+            raise InstallerFault("disk" if _DISK_TROUBLE.search(reason) else "python", reason)
 
     def install(self, environment: Path, order: Order) -> None:
         """Install what was ordered, and only wheels: no source is ever built."""
@@ -251,11 +261,11 @@ class _Uv:
 
 def uv_binary() -> str:
     """Return the path of uv; raise `InstallerFault` when the installed package hasn't got it."""
-    from uv import find_uv_bin
-
     try:
+        from uv import find_uv_bin
+
         return os.fspath(find_uv_bin())
-    except FileNotFoundError as error:
+    except (ImportError, FileNotFoundError) as error:
         raise InstallerFault("missing", f"uv is not installed beside nightly-bisect ({error})") from error
 
 

@@ -25,6 +25,7 @@ from nightly_bisect.index.commits import main_commit
 from nightly_bisect.index.dependencies import NightlyIndex
 from nightly_bisect.index.downloads import WheelStore
 from nightly_bisect.index.memory import Memory
+from nightly_bisect.index.page import Unreadable
 from nightly_bisect.index.targets import host_family
 from nightly_bisect.index.web import Web
 from nightly_bisect.judge import Counts, Rules
@@ -69,6 +70,7 @@ class Plan:
     to_download: int | None
     wheel_bytes: int | None
     notes: tuple[str, ...]
+    unreadable: tuple[Unreadable, ...]
 
     @property
     def most_bytes(self) -> int | None:
@@ -96,6 +98,7 @@ class Session:
         self._web = Web()
         self._store = WheelStore(options.cache / "wheels", self._web)
         self._bisection: Bisection | None = None
+        self._tester: Tester | None = None
         self._span: Span | None = None
         self._notes: tuple[str, ...] = ()
 
@@ -108,12 +111,13 @@ class Session:
         self._span = find_span(catalog, options.ends, self._now)
         self._notes = (*self._span.notes, *catalog.notes())
         self._bisection = self._make_bisection(catalog, self._span)
-        return self._count(self._span)
+        return self._count(self._span, catalog.unreadable)
 
     def run(self) -> Answer:
         """Run the search to its end; raise `BisectError` when something else ends it."""
         bisection = self._bisection
-        assert bisection is not None, "plan() comes first"
+        assert bisection is not None and self._tester is not None, "plan() comes first"
+        self._tester.verify_runner()
         move = bisection.run()
         self._listener(Working("looking up the commits"))
         profile = self.options.request.profile
@@ -143,7 +147,7 @@ class Session:
             options.rules.match,
             options.dependency_index,
         )
-        tester = Tester(
+        self._tester = Tester(
             settings,
             self._store,
             NightlyIndex(options.request, self._web),
@@ -151,9 +155,9 @@ class Session:
             self._listener,
         )
         question = Question(options.ends.find, options.rules, span.walk_back)
-        return Bisection(span.slots, question, tester, catalog, self._listener)
+        return Bisection(span.slots, question, self._tester, catalog, self._listener)
 
-    def _count(self, span: Span) -> Plan:
+    def _count(self, span: Span, unreadable: tuple[Unreadable, ...]) -> Plan:
         nightlies = [slot for slot in span.slots if isinstance(slot, Nightly)]
         usable = [n for n in nightlies if n.wheel is not None]
         trials = None if span.walk_back else 2 + most_trials(len(span.slots))
@@ -173,6 +177,7 @@ class Session:
             None if trials is None else max(0, min(trials, len(usable) + unlisted - stored)),
             size,
             self._notes,
+            unreadable,
         )
 
     def _setting(self) -> Setting:

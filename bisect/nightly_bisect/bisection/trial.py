@@ -80,6 +80,16 @@ class Tester:
         self._runner = runner
         self._listener = listener
 
+    def verify_runner(self) -> None:
+        """Raise `BisectError` when no environment can be made here: better before gigabytes come."""
+        state = self._settings.state
+        with storage_faults(state):
+            state.mkdir(parents=True, exist_ok=True)
+            try:
+                self._runner.verify(self._settings.request.target.python, state)
+            except InstallerFault as error:
+                raise _fault(error, state) from error
+
     def test(self, nightly: Nightly) -> Observation:
         """Run one trial to its end; raise `BisectError` for what is no fact about the nightly."""
         assert nightly.wheel is not None
@@ -297,7 +307,7 @@ def _fault(error: InstallerFault, state: Path) -> Exception:
             )
         case "python":
             return NothingInstallable(
-                f"There is no such Python here: {text}",
+                f"No environment can be made with that Python: {text}",
                 hint="install it, or use --python with one that you have",
             )
         case _:

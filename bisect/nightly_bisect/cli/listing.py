@@ -38,8 +38,7 @@ def show_list(arguments: ListArguments) -> int:
     first, last = read_bounds(catalog, arguments.since, arguments.until, now)
     for note in catalog.notes():
         screen.say(f"note: {note}")
-    for row in catalog.unreadable:
-        screen.detail(f"left out: {row.text}: {row.why}")
+    screen.left_out(catalog.unreadable)
     with screen.live():
         nightlies, unlisted = _gather(catalog, first, last, arguments, screen)
     if arguments.json_file is None:

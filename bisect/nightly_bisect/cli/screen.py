@@ -6,15 +6,17 @@ stderr carries progress, stdout the result. Without a terminal there are plain l
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import assert_never
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn
+from rich.progress import BarColumn, Progress, SpinnerColumn, Task, TaskID, TextColumn
+from rich.progress_bar import ProgressBar
 from rich.text import Text
 
 from nightly_bisect.bisection.events import Downloading, Event, Tested, Working
 from nightly_bisect.bisection.session import Plan
+from nightly_bisect.index.page import Unreadable
 from nightly_bisect.model import Verdict
 from nightly_bisect.report.answer import Answer
 from nightly_bisect.report.plain import answer_lines, printable, trial_line
@@ -40,7 +42,7 @@ class Screen:
         columns = (
             SpinnerColumn(),
             TextColumn("{task.description}"),
-            BarColumn(),
+            _BarOfKnownLength(),
             TextColumn("{task.fields[amount]}"),
         )
         with Progress(*columns, console=self._console, transient=True) as self._progress:
@@ -71,6 +73,12 @@ class Screen:
             self._console.print(Text(printable(line)))
         for note in plan.notes:
             self._console.print(Text(f"note: {printable(note)}", style="yellow"))
+        self.left_out(plan.unreadable)
+
+    def left_out(self, rows: Sequence[Unreadable]) -> None:
+        """Name the rows of the index page that could not be used (only with ``-v``)."""
+        for row in rows:
+            self.detail(f"left out: {row.text}: {row.why}")
 
     def detail(self, text: str) -> None:
         """Print a line that only ``-v`` shows."""
@@ -101,6 +109,17 @@ class Screen:
             return
         amount = "" if done is None else f"{done / 1e6:.0f}" + (f"/{total / 1e6:.0f} MB" if total else " MB")
         self._progress.update(self._task, description=what, completed=done or 0, total=total, amount=amount)
+
+
+class _BarOfKnownLength(BarColumn):
+    """A bar for downloads; other work has no length to show."""
+
+    def render(self, task: Task) -> ProgressBar:
+        """Draw the bar, or nothing."""
+        bar = super().render(task)
+        if task.total is None:
+            bar.width = 0
+        return bar
 
 
 def plan_lines(plan: Plan) -> list[str]:
