@@ -5,20 +5,17 @@ from __future__ import annotations
 import platform
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path
-
-from packaging.requirements import Requirement
 
 import nightly_bisect
-from nightly_bisect.bisection.check import Check
 from nightly_bisect.bisection.conclusion import conclude, ended_early
 from nightly_bisect.bisection.course import Question
-from nightly_bisect.bisection.ends import Ends, Span, find_span
+from nightly_bisect.bisection.ends import Span, find_span
 from nightly_bisect.bisection.events import Listener, Working
 from nightly_bisect.bisection.loop import Bisection
-from nightly_bisect.bisection.trial import Tester, TrialSettings
+from nightly_bisect.bisection.options import Options, reproduce_words
+from nightly_bisect.bisection.trial import Tester
 from nightly_bisect.errors import BisectError
 from nightly_bisect.index.catalog import Catalog, Request, load_catalog
 from nightly_bisect.index.commits import main_commit
@@ -28,32 +25,10 @@ from nightly_bisect.index.memory import Memory
 from nightly_bisect.index.page import Unreadable
 from nightly_bisect.index.targets import host_family
 from nightly_bisect.index.web import Web
-from nightly_bisect.judge import Counts, Rules
-from nightly_bisect.model import Find, Nightly, UnlistedDay
+from nightly_bisect.model import Nightly, UnlistedDay
 from nightly_bisect.report.answer import Answer, Setting
 from nightly_bisect.search import most_trials
 from nightly_runners.venv_runner import VenvRunner
-
-
-@dataclass(frozen=True, slots=True)
-class Options:
-    """All that a bisection depends on, as the user gave it. Times in seconds."""
-
-    ends: Ends
-    request: Request
-    check: Check
-    name: str
-    cache: Path
-    state: Path
-    rules: Rules = field(default_factory=Rules)
-    requirements: tuple[Requirement, ...] = ()
-    requirement_files: tuple[Path, ...] = ()
-    variables: Mapping[str, str] = field(default_factory=dict)
-    timeout_s: float = 1800.0
-    install_timeout_s: float = 1200.0
-    keep: bool = False
-    dependency_index: str | None = None
-    profile_path: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,20 +110,8 @@ class Session:
 
     def _make_bisection(self, catalog: Catalog, span: Span) -> Bisection:
         options = self.options
-        settings = TrialSettings(
-            options.check,
-            options.request,
-            options.state / options.name,
-            options.requirements,
-            options.requirement_files,
-            options.variables,
-            options.timeout_s,
-            options.install_timeout_s,
-            options.rules.match,
-            options.dependency_index,
-        )
         self._tester = Tester(
-            settings,
+            options,
             self._store,
             NightlyIndex(options.request, self._web),
             VenvRunner(options.cache, keep=options.keep, caller=self._caller),
@@ -190,7 +153,7 @@ class Session:
             str(request.target),
             request.profile.repository,
             options.name,
-            shlex.join(_reproduce(options, self._span)),
+            shlex.join(reproduce_words(options, self._span)),
             options.check.script.name if options.check.script else shlex.join(options.check.argv),
             options.check.text,
             _environment(request),
@@ -206,74 +169,6 @@ def _environment(request: Request) -> tuple[tuple[str, str], ...]:
         ("system", platform.platform()),
         ("machine", platform.machine()),
     )
-
-
-def _reproduce(options: Options, span: Span | None) -> list[str]:
-    """Return the words of a command that asks the same question on another day."""
-    request, rules = options.request, options.rules
-    words = ["nightly-bisect", *_end_words(options, span)]
-    if options.profile_path is not None:
-        words += ["--profile", str(options.profile_path)]
-    elif request.profile.package != "torch":
-        words += ["--package", request.profile.package]
-    if request.channel is not None:
-        words += ["--channel", request.channel]
-    words += ["--python", request.target.python]
-    if request.index_url is not None:
-        words += ["--index-url", request.index_url]
-    if request.all_builds:
-        words.append("--all-builds")
-    for requirement in options.requirements:
-        words += ["--with", str(requirement)]
-    for path in options.requirement_files:
-        words += ["-r", str(path)]
-    if options.timeout_s != Options.__dataclass_fields__["timeout_s"].default:
-        words += ["--timeout", f"{options.timeout_s:g}"]
-    if rules.on_crash is not Counts.BAD:
-        words += ["--on-crash", rules.on_crash.value]
-    if rules.on_timeout is not Counts.AUTO:
-        words += ["--on-timeout", rules.on_timeout.value]
-    if rules.any_failure:
-        words.append("--any-failure")
-    if rules.match is not None:
-        words += ["--match", rules.match.pattern]
-    for name in options.variables:
-        words += ["--env", name]
-    return [*words, *_check_words(options.check)]
-
-
-def _end_words(options: Options, span: Span | None) -> list[str]:
-    """Name the ends by what they turned out to be: ``today`` means another day tomorrow."""
-    ends = options.ends
-    if span is None:
-        early, late = (ends.good, ends.bad) if ends.find is Find.REGRESSION else (ends.bad, ends.good)
-    else:
-        early = None if span.walk_back else _end_word(span.slots[0], options)
-        late = _end_word(span.slots[-1], options)
-    names = ("--good", "--bad") if ends.find is Find.REGRESSION else ("--bad", "--good")
-    words = ["--find-fix"] if ends.find is Find.FIX else []
-    for name, value in zip(names, (early, late), strict=True):
-        if value is not None:
-            words += [name, value]
-    return words
-
-
-def _end_word(slot: Nightly | UnlistedDay, options: Options) -> str:
-    request = options.request
-    if isinstance(slot, Nightly) and (request.releases or request.all_builds):
-        return slot.version
-    return str(slot.stamp)
-
-
-def _check_words(check: Check) -> list[str]:
-    if check.script is None:
-        return ["--", *check.argv]
-    try:
-        script = str(check.script.relative_to(check.folder))
-    except ValueError:
-        script = str(check.script)
-    arguments = check.argv[2:] if check.argv[0] == "python" else check.argv[1:]
-    return [script, *arguments]
 
 
 def same_machine(request: Request) -> bool:

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import re
 import signal
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 
-from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
-from nightly_bisect.bisection.check import Check
 from nightly_bisect.bisection.events import Downloading, Listener, Working
+from nightly_bisect.bisection.options import Options
 from nightly_bisect.errors import NothingInstallable, Unreachable, UsageError
-from nightly_bisect.index.catalog import Request
 from nightly_bisect.index.dependencies import NightlyIndex, NotOnIndex
 from nightly_bisect.index.downloads import (
     CorruptWheel,
@@ -47,34 +43,18 @@ _NOT_RUNNABLE = (126, 127)
 _CRASHES = (signal.SIGSEGV, signal.SIGABRT, signal.SIGILL, signal.SIGBUS, signal.SIGFPE)
 
 
-@dataclass(frozen=True, slots=True)
-class TrialSettings:
-    """What is the same in all trials of a bisection. Times in seconds."""
-
-    check: Check
-    request: Request
-    state: Path
-    requirements: tuple[Requirement, ...] = ()
-    requirement_files: tuple[Path, ...] = ()
-    variables: Mapping[str, str] = field(default_factory=dict)
-    timeout_s: float = 1800.0
-    install_timeout_s: float = 1200.0
-    match: re.Pattern[str] | None = None
-    dependency_index: str | None = None
-
-
 class Tester:
     """Tests nightlies one after the other, each in a fresh environment."""
 
     def __init__(
         self,
-        settings: TrialSettings,
+        options: Options,
         store: WheelStore,
         index: NightlyIndex,
         runner: Runner,
         listener: Listener,
     ) -> None:
-        self._settings = settings
+        self._options = options
         self._store = store
         self._index = index
         self._runner = runner
@@ -82,18 +62,18 @@ class Tester:
 
     def verify_runner(self) -> None:
         """Raise `BisectError` when no environment can be made here: better before gigabytes come."""
-        state = self._settings.state
+        state = self._options.logs
         with storage_faults(state):
             state.mkdir(parents=True, exist_ok=True)
             try:
-                self._runner.verify(self._settings.request.target.python, state)
+                self._runner.verify(self._options.request.target.python, state)
             except InstallerFault as error:
                 raise _fault(error, state) from error
 
     def test(self, nightly: Nightly) -> Observation:
         """Run one trial to its end; raise `BisectError` for what is no fact about the nightly."""
         assert nightly.wheel is not None
-        self._settings.check.refuse_changes()
+        self._options.check.refuse_changes()
         started = time.monotonic()
         try:
             stored = self._store.fetch(nightly.wheel, self._progress)
@@ -109,7 +89,7 @@ class Tester:
             metadata = read_metadata(stored.path)
         except CorruptWheel as error:
             return replace(seen, outcome=Outcome.WRONG_BUILD, reason=f"not the wheel it is named: {error}")
-        logs = self._settings.state / f"{nightly.stamp}-{nightly.version.replace('+', '-')}"
+        logs = self._options.logs / f"{nightly.stamp}-{nightly.version.replace('+', '-')}"
         with storage_faults(logs):
             logs.mkdir(parents=True, exist_ok=True)
             try:
@@ -131,15 +111,15 @@ class Tester:
                     log=logs,
                 )
             except InstallerFault as error:
-                raise _fault(error, self._settings.state) from error
+                raise _fault(error, self._options.logs) from error
 
     def _order(self, nightly: Nightly, stored: StoredWheel, metadata: WheelMetadata) -> Order:
         """Say what to install; what only the nightly index may serve is fetched from it."""
-        settings = self._settings
-        python = settings.request.target.python
+        options = self._options
+        python = options.request.target.python
         wheels = {metadata.name: stored.path}
         plain: list[str] = []
-        for requirement in [*metadata.active(python), *settings.requirements]:
+        for requirement in [*metadata.active(python), *options.requirements]:
             name = canonicalize_name(requirement.name)
             if name == metadata.name:
                 raise UsageError(f"--with {requirement}: {name} is what is bisected.", hint="leave it out")
@@ -148,22 +128,22 @@ class Tester:
                 if found is None:
                     raise NotOnIndex(f"the nightly index lists {requirement} but no longer has it")
                 wheels[name] = found.path
-            elif requirement in settings.requirements:
+            elif requirement in options.requirements:
                 plain.append(str(requirement))
         return Order(
             python,
             wheels,
             tuple(plain),
-            settings.requirement_files,
+            options.requirement_files,
             self._index.only_here - set(wheels),
-            settings.dependency_index,
-            settings.install_timeout_s,
+            options.dependency_index,
+            options.install_timeout_s,
         )
 
     def _test_environment(
         self, seen: Observation, environment: Environment, metadata: WheelMetadata
     ) -> Observation:
-        profile = self._settings.request.profile
+        profile = self._options.request.profile
         subject = Subject(
             profile.package,
             profile.import_name or _guess_import_name(metadata),
@@ -185,8 +165,8 @@ class Tester:
                 signature=failure.signature,
             )
         self._listener(Working(f"checking {seen.nightly.version}"))
-        check = self._settings.check
-        command = Command(check.argv, check.folder, self._settings.variables, self._settings.timeout_s)
+        check = self._options.check
+        command = Command(check.argv, check.folder, self._options.variables, self._options.timeout_s)
         try:
             finished, imported = environment.run(command)
         except OSError as error:
@@ -223,10 +203,10 @@ class Tester:
         return replace(seen, outcome=outcome, reason=_one_line(reason))
 
     def _matches(self, finished: Finished) -> bool | None:
-        if self._settings.match is None:
+        if self._options.rules.match is None:
             return None
         return any(
-            self._settings.match.search("\n".join(tail_lines(log, count=100_000)))
+            self._options.rules.match.search("\n".join(tail_lines(log, count=100_000)))
             for log in (finished.stdout, finished.stderr)
         )
 

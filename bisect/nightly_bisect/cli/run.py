@@ -16,7 +16,8 @@ import platformdirs
 
 from nightly_bisect.bisection.check import Check, command_check, script_check
 from nightly_bisect.bisection.ends import Ends
-from nightly_bisect.bisection.session import Options, Session, same_machine
+from nightly_bisect.bisection.options import Options
+from nightly_bisect.bisection.session import Session, same_machine
 from nightly_bisect.cli.request import WhatArguments, make_request
 from nightly_bisect.cli.screen import Screen, result_text
 from nightly_bisect.errors import BisectError, StorageFault, UsageError
@@ -101,7 +102,7 @@ def make_options(arguments: RunArguments) -> Options:
         check=check,
         name=_name(arguments.name, request.profile.package),
         cache=arguments.cache,
-        state=Path(platformdirs.user_state_dir("nightly-bisect")) / "bisections",
+        state=Path(platformdirs.user_state_dir("nightly-bisect")),
         rules=_rules(arguments),
         requirements=tuple(read_requirements(arguments.with_ or [])),
         requirement_files=tuple(path.absolute() for path in arguments.requirements or []),

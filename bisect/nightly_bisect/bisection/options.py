@@ -1,0 +1,111 @@
+"""What a bisection depends on, and the command that asks the same again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from packaging.requirements import Requirement
+
+from nightly_bisect.bisection.check import Check
+from nightly_bisect.bisection.ends import Ends, Span
+from nightly_bisect.index.catalog import Request
+from nightly_bisect.judge import Counts, Rules
+from nightly_bisect.model import Find, Nightly, UnlistedDay
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """All that a bisection depends on, as the user gave it. Times in seconds."""
+
+    ends: Ends
+    request: Request
+    check: Check
+    name: str
+    cache: Path
+    state: Path
+    rules: Rules = field(default_factory=Rules)
+    requirements: tuple[Requirement, ...] = ()
+    requirement_files: tuple[Path, ...] = ()
+    variables: Mapping[str, str] = field(default_factory=dict)
+    timeout_s: float = 1800.0
+    install_timeout_s: float = 1200.0
+    keep: bool = False
+    dependency_index: str | None = None
+    profile_path: Path | None = None
+
+    @property
+    def logs(self) -> Path:
+        """The folder for the logs of the trials."""
+        return self.state / "bisections" / self.name
+
+
+def reproduce_words(options: Options, span: Span | None) -> list[str]:
+    """Return the words of a command that asks the same question on another day."""
+    request, rules = options.request, options.rules
+    words = ["nightly-bisect", *_end_words(options, span)]
+    if options.profile_path is not None:
+        words += ["--profile", str(options.profile_path)]
+    elif request.profile.package != "torch":
+        words += ["--package", request.profile.package]
+    if request.channel is not None:
+        words += ["--channel", request.channel]
+    words += ["--python", request.target.python]
+    if request.index_url is not None:
+        words += ["--index-url", request.index_url]
+    if request.all_builds:
+        words.append("--all-builds")
+    for requirement in options.requirements:
+        words += ["--with", str(requirement)]
+    for path in options.requirement_files:
+        words += ["-r", str(path)]
+    if options.dependency_index is not None:
+        words += ["--dependency-index", options.dependency_index]
+    if options.timeout_s != Options.__dataclass_fields__["timeout_s"].default:
+        words += ["--timeout", f"{options.timeout_s:g}"]
+    if rules.on_crash is not Counts.BAD:
+        words += ["--on-crash", rules.on_crash.value]
+    if rules.on_timeout is not Counts.AUTO:
+        words += ["--on-timeout", rules.on_timeout.value]
+    if rules.any_failure:
+        words.append("--any-failure")
+    if rules.match is not None:
+        words += ["--match", rules.match.pattern]
+    for name in options.variables:
+        words += ["--env", name]
+    return [*words, *_check_words(options.check)]
+
+
+def _end_words(options: Options, span: Span | None) -> list[str]:
+    """Name the ends by what they turned out to be: ``today`` means another day tomorrow."""
+    ends = options.ends
+    if span is None:
+        early, late = (ends.good, ends.bad) if ends.find is Find.REGRESSION else (ends.bad, ends.good)
+    else:
+        early = None if span.walk_back else _end_word(span.slots[0], options)
+        late = _end_word(span.slots[-1], options)
+    names = ("--good", "--bad") if ends.find is Find.REGRESSION else ("--bad", "--good")
+    words = ["--find-fix"] if ends.find is Find.FIX else []
+    for name, value in zip(names, (early, late), strict=True):
+        if value is not None:
+            words += [name, value]
+    return words
+
+
+def _end_word(slot: Nightly | UnlistedDay, options: Options) -> str:
+    request = options.request
+    if isinstance(slot, Nightly) and (request.releases or request.all_builds):
+        return slot.version
+    return str(slot.stamp)
+
+
+def _check_words(check: Check) -> list[str]:
+    if check.script is None:
+        return ["--", *check.argv]
+    try:
+        script = str(check.script.relative_to(check.folder))
+    except ValueError:
+        script = str(check.script)
+    arguments = check.argv[2:] if check.argv[0] == "python" else check.argv[1:]
+    return [script, *arguments]
