@@ -159,11 +159,27 @@ def test_a_server_that_fails_in_the_middle_keeps_what_was_tested(tool: Tool) -> 
         def fail(handler: Handler) -> None:
             handler.reply(503, Content(b"down"))
 
-        server.faults[STEP[6].file().path] = fail
-        ran = tool.bisect(server, "--good", "2026-08-01", "check.py")
+        server.faults |= {night.file().path: fail for night in STEP[1:-1]}
+        ran = tool.bisect(server, "--good", "2026-08-01", "--name", "it", "check.py")
+        server.faults.clear()
+        resumed = tool.run("resume")
     assert_refused(ran, 5, "503")
-    assert ran.verdicts == {"2026-08-01": "good", "2026-08-13": "bad"}
+    assert ran.verdicts["2026-08-01"] == "good" and ran.verdicts["2026-08-13"] == "bad"
+    assert ran.outcomes["2026-08-07"] == "unreachable"
     assert "reproduce: nightly-bisect --good 2026-08-01 --bad 2026-08-13" in ran.stdout
+    assert ran.stdout.splitlines()[-1] == "resume: nightly-bisect resume it"
+    assert resumed.code == 0, resumed.stderr
+    assert "going on with it: 2 trials are kept" in resumed.stderr
+    assert "2026-08-08" in resumed.stdout
+
+
+def test_one_wheel_that_never_comes_is_stepped_around(tool: Tool) -> None:
+    tool.write("check.py", CHECK)
+    with serve(STEP) as server:
+        server.faults[STEP[6].file().path] = lambda handler: handler.reply(500, Content(b"down"))
+        ran = tool.bisect(server, "--good", "2026-08-01", "check.py")
+    assert ran.code == 3, ran.stderr
+    assert [s["date"] for s in ran.result["suspects"]] == ["2026-08-07", "2026-08-08"]
 
 
 @contextmanager
@@ -232,7 +248,7 @@ def test_ctrl_c_ends_everything_and_says_how_to_go_on(tool: Tool) -> None:
         process.send_signal(signal.SIGINT)
         stdout, stderr = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert stdout.splitlines()[-1].startswith("reproduce: nightly-bisect --good 2026-08-01")
+    assert stdout.splitlines()[-1].startswith("resume: nightly-bisect resume torch-")
     assert "Traceback" not in stderr
     assert '"status": "interrupted"' in (tool.folder / "result.json").read_text()
     assert len(family) >= 2

@@ -41,21 +41,49 @@ class Judgement:
     reason: str
 
 
-def judge(seen: Observation, rules: Rules, bad_end: Observation | None) -> Judgement:
-    """Conclude from an observation; ``bad_end`` is the bad end's, once it is known.
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """What the others are compared with: the bad end, and a nightly that passed, once known."""
 
-    Without ``bad_end`` a failure of any kind that may be the regression is bad.
+    bad: Observation | None = None
+    good: Observation | None = None
+
+
+def judge(seen: Observation, rules: Rules, reference: Reference | None = None) -> Judgement:
+    """Conclude from an observation.
+
+    Without a reference a failure of any kind that may be the regression is bad.
     """
-    failure = _as_failure(seen, rules, bad_end)
-    if failure is not Verdict.BAD:
-        return Judgement(failure, seen.reason)
+    reference = reference or Reference()
+    if seen.marked is not None:
+        return Judgement(seen.marked, seen.reason)
+    # What was marked by hand shows no failure to compare with.
+    bad = None if reference.bad is None or reference.bad.marked is not None else reference.bad
+    verdict = _as_failure(seen, rules, bad)
+    if verdict is not Verdict.BAD:
+        return Judgement(verdict, seen.reason)
     if seen.matched is False:
         return _untestable(f"fails otherwise: no match of --match ({seen.reason})")
-    if bad_end is None or bad_end is seen or rules.any_failure or seen.matched:
+    if bad is None or bad is seen or rules.any_failure or seen.matched:
         return Judgement(Verdict.BAD, seen.reason)
-    if _kind(seen) == _kind(bad_end) and seen.signature == bad_end.signature:
+    if _is_same_failure(seen, bad, reference.good):
         return Judgement(Verdict.BAD, seen.reason)
     return _untestable(f"fails otherwise: {seen.reason}")
+
+
+def _is_same_failure(seen: Observation, bad: Observation, good: Observation | None) -> bool:
+    if _kind(seen) is not _kind(bad):
+        return False
+    if (seen.signature and seen.signature.kind) or (bad.signature and bad.signature.kind):
+        return seen.signature == bad.signature
+    # No exception: what the program said last, beside what it says when it passes too.
+    said = _telling_line(seen, good), _telling_line(bad, good)
+    return said[0] == said[1] if any(said) else seen.status == bad.status
+
+
+def _telling_line(seen: Observation, good: Observation | None) -> str | None:
+    usual = set(good.tail) if good else set()
+    return next((line for line in reversed(seen.tail) if line not in usual), None)
 
 
 def _as_failure(seen: Observation, rules: Rules, bad_end: Observation | None) -> Verdict:
@@ -80,8 +108,13 @@ def _as_failure(seen: Observation, rules: Rules, bad_end: Observation | None) ->
             | Outcome.NOT_INSTALLED
             | Outcome.WRONG_BUILD
             | Outcome.GONE
+            | Outcome.UNREACHABLE
+            | Outcome.MARKED
         ):
             return Verdict.UNTESTABLE
+        case Outcome.EXHAUSTED:
+            # The machine's limits, not the nightly's; unless the user looks for just that.
+            return Verdict.BAD if seen.matched else Verdict.UNTESTABLE
     assert_never(seen.outcome)
 
 

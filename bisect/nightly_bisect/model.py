@@ -24,12 +24,15 @@ class Outcome(StrEnum):
     TIMED_OUT = "timed out"
     SKIPPED = "skipped"
     KILLED = "killed"
+    EXHAUSTED = "memory or disk exhausted"
     NOT_RUNNABLE = "not runnable"
     ODD_STATUS = "odd exit status"
     NOT_INSTALLED = "not installed"
     WRONG_BUILD = "wrong build"
     NOT_IMPORTABLE = "not importable"
     GONE = "gone"
+    UNREACHABLE = "unreachable"
+    MARKED = "marked"
 
 
 class Verdict(StrEnum):
@@ -48,7 +51,7 @@ class Stamp:
     serial: int = 0
 
     def __str__(self) -> str:
-        return self.day.isoformat()
+        return "no date" if self.day == date.min else self.day.isoformat()
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,13 +117,17 @@ class Installed:
 class Observation:
     """Everything that one trial saw; verdicts are concluded from it, never stored in it.
 
-    ``matched`` is None without ``--match``. Times are in seconds.
+    ``tail`` holds the last lines that the check printed, normalised, those of stderr last.
+    ``matched`` is None without ``--match``. ``marked`` is a verdict that the user gave by hand, in
+    place of a trial. Times are in seconds.
     """
 
     nightly: Nightly
     outcome: Outcome
     reason: str
     signature: Signature | None = None
+    status: int | None = None
+    tail: tuple[str, ...] = ()
     matched: bool | None = None
     commit: str | None = None
     wheel_sha256: str | None = None
@@ -130,3 +137,4 @@ class Observation:
     check_s: float | None = None
     log: Path | None = None
     notes: tuple[str, ...] = ()
+    marked: Verdict | None = None

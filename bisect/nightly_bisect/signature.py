@@ -14,6 +14,11 @@ from dataclasses import dataclass
 from nightly_bisect.model import Signature
 
 _LONGEST = 300
+_TAIL = 20
+_EXHAUSTED_KINDS = ("MemoryError", "OutOfMemoryError")
+_EXHAUSTED = re.compile(
+    r"out of memory|can't allocate memory|Cannot allocate memory|No space left on device|Disk quota exceeded"
+)
 _TRACEBACK = "Traceback (most recent call last):"
 # The line of an exception in a traceback: `module.Type: message`, at the left margin.
 _EXCEPTION = re.compile(r"((?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*)(?::\s(.*)|:?)$")
@@ -29,29 +34,49 @@ _NUMBERS = re.compile(r"#(?:[\s,.;|]*#)+")
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A failure as it was printed: an exception's type ("" without one) and its telling line."""
+    """A failure as it was printed: an exception's type ("" without one) and its telling line.
+
+    ``frame`` is the line of the check's own source at which it came up, where that is known.
+    """
 
     kind: str
     line: str
+    frame: str = ""
 
     @property
     def signature(self) -> Signature:
         """What this failure has in common with the same one elsewhere."""
-        return Signature(self.kind, normalise(self.line))
+        text = normalise(self.line)
+        return Signature(self.kind, f"{text} at {self.frame.strip()[:_LONGEST]}" if self.frame else text)
+
+    @property
+    def is_exhaustion(self) -> bool:
+        """Whether memory or disk ran out: a matter of the machine."""
+        return self.kind in _EXHAUSTED_KINDS or bool(self.kind and _EXHAUSTED.search(self.line))
 
     def __str__(self) -> str:
-        return ": ".join(part for part in (self.kind, self.line) if part)
+        text = ": ".join(part for part in (self.kind, self.line) if part)
+        return text if self.line or not self.frame else f"{text} at `{self.frame.strip()}`"
 
 
-def read_failure(stdout: Sequence[str], stderr: Sequence[str]) -> Failure:
-    """Recognise a failure by the last lines of what the check printed."""
+def read_failure(stdout: Sequence[str], stderr: Sequence[str], *, is_script: bool = False) -> Failure:
+    """Recognise a failure by the last lines of what the check printed.
+
+    An exception that ended a Python ``is_script`` is known from elsewhere, so that a traceback in
+    its output is one that it survived.
+    """
     for lines in (stderr, stdout):
-        if found := _last_exception(lines):
+        if found := _last_exception(lines, tracebacks=not is_script):
             kind, message = found
             # The module of a type moves between versions; its name hardly does.
             return Failure(kind.rpartition(".")[2], message)
     last = next((line for lines in (stderr, stdout) for line in reversed(lines) if line.strip()), "")
     return Failure("", last.strip())
+
+
+def tail_of(stdout: Sequence[str], stderr: Sequence[str]) -> tuple[str, ...]:
+    """Return the last lines of both streams in the form in which they are compared."""
+    return tuple(normalise(line) for lines in (stdout, stderr) for line in lines[-_TAIL:] if line.strip())
 
 
 def normalise(line: str) -> str:
@@ -62,12 +87,12 @@ def normalise(line: str) -> str:
     return _NUMBERS.sub("#", text)[:_LONGEST]
 
 
-def _last_exception(lines: Sequence[str]) -> tuple[str, str] | None:
+def _last_exception(lines: Sequence[str], *, tracebacks: bool) -> tuple[str, str] | None:
     """Find the exception that ended the program: the last one printed, its first line."""
     found: tuple[str, str] | None = None
     waiting = False
     for index, line in enumerate(lines):
-        if line.startswith(_TRACEBACK):
+        if tracebacks and line.startswith(_TRACEBACK):
             waiting = True
         elif waiting and line and not line[0].isspace() and (match := _EXCEPTION.match(line)):
             found, waiting = (match[1], _message(match[2] or "", lines[index + 1 :])), False

@@ -82,24 +82,46 @@ class Finished:
     stdout: Path
     stderr: Path
     dropped_bytes: int = 0
+    pid: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Imported:
-    """Files that the package was imported from while the check ran."""
+class Uncaught:
+    """An exception that ended a Python of the check.
+
+    ``frame`` is the source line of the deepest frame outside installed packages.
+    """
+
+    pid: int
+    kind: str
+    text: str
+    frame: str
+
+
+@dataclass(frozen=True, slots=True)
+class Testimony:
+    """What the witness in the environment noted while the check ran.
+
+    ``elsewhere`` are files outside the environment that the package was imported from.
+    """
 
     from_environment: bool
     elsewhere: tuple[str, ...]
+    uncaught: tuple[Uncaught, ...] = ()
 
 
 class NotPrepared(Exception):
     """The environment could not be made of what was ordered; the text is the installer's reason."""
 
 
+class CannotStart(Exception):
+    """A program is not there or not executable: what a shell reports as 126 or 127."""
+
+
 class InstallerFault(Exception):
     """The installer failed for a reason that has nothing to do with the nightly.
 
-    ``kind`` is ``network``, ``disk``, ``python`` or ``missing``.
+    ``kind`` is ``network``, ``disk``, ``python``, ``missing`` or ``machine``.
     """
 
     def __init__(self, kind: str, text: str) -> None:
@@ -114,11 +136,14 @@ class Environment(Protocol):
     def installed(self) -> Mapping[str, str]:
         """Names and versions of the distributions in it."""
 
-    def identify(self, subject: Subject) -> Identity:
+    def identify(self, subject: Subject, variables: Mapping[str, str]) -> Identity:
         """Import the subject in the environment's interpreter and report what it is."""
 
-    def run(self, command: Command) -> tuple[Finished, Imported]:
-        """Run the check to its end or its time-out; nothing of it is left running."""
+    def run(self, command: Command) -> tuple[Finished, Testimony]:
+        """Run the check to its end or its time-out; nothing of it is left running.
+
+        Raise `CannotStart` when there is nothing to run.
+        """
 
 
 class Runner(Protocol):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import csv
 import hashlib
+import shutil
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import Distribution, distributions
@@ -12,6 +13,8 @@ from pathlib import Path
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
+
+_SOURCES = (".py", ".pth", ".pyi", ".json", ".txt")
 
 
 def site_packages(environment: Path) -> Path:
@@ -25,11 +28,13 @@ def inventory(site: Path) -> dict[str, str]:
     return {canonicalize_name(d.metadata["Name"]): d.version for d in _distributions(site)}
 
 
-def changed_files(site: Path) -> list[tuple[str, str]]:
-    """Return (distribution, file) for files that are not what their RECORD says.
+def verified_files(site: Path) -> list[tuple[str, str]]:
+    """Verify every file against its wheel's RECORD and give the environment sources of its own.
 
-    Environments share their files with the installer's cache by hard links, so a check that wrote
-    into an installed file changed it for every later environment too.
+    Environments share their files with the installer's cache, and so with each other, by hard
+    links: a check that writes into an installed file changes it everywhere. Sources, which is what
+    people patch, are therefore copied; for the rest a later install finds the change. Return
+    (distribution, file) for what is not as recorded.
     """
     expected = [
         (canonicalize_name(d.metadata["Name"]), site / path, digest)
@@ -37,7 +42,7 @@ def changed_files(site: Path) -> list[tuple[str, str]]:
         for path, digest in _recorded(d)
     ]
     with ThreadPoolExecutor() as pool:
-        same = pool.map(lambda item: _digest(item[1]) == item[2], expected)
+        same = pool.map(lambda item: _verify(item[1], item[2]), expected)
         return [(n, str(p.relative_to(site))) for (n, p, _), ok in zip(expected, same, strict=True) if not ok]
 
 
@@ -74,10 +79,24 @@ def _recorded(distribution: Distribution) -> Iterator[tuple[str, str]]:
             yield row[0], row[1]
 
 
-def _digest(path: Path) -> str | None:
+def _verify(path: Path, expected: str) -> bool:
     try:
-        with path.open("rb") as file:
-            digest = hashlib.file_digest(file, "sha256").digest()
-    except OSError:
-        return None
-    return "sha256=" + base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
+        if path.suffix in _SOURCES:
+            content = path.read_bytes()
+            digest = hashlib.sha256(content).digest()
+            if path.stat().st_nlink > 1:
+                _detach(path, content)
+        else:
+            with path.open("rb") as file:
+                digest = hashlib.file_digest(file, "sha256").digest()
+    except FileNotFoundError:
+        return False
+    return expected == "sha256=" + base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
+
+
+def _detach(path: Path, content: bytes) -> None:
+    """Replace a hard link by a file of its own."""
+    own = path.with_name(f"{path.name}.own")
+    own.write_bytes(content)
+    shutil.copymode(path, own)
+    own.replace(path)

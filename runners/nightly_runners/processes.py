@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import os
 import signal
 import subprocess
@@ -19,7 +20,7 @@ from pathlib import Path
 
 import psutil
 
-from nightly_runners.contract import Finished
+from nightly_runners.contract import CannotStart, Finished, InstallerFault
 
 GRACE_S = 5.0
 """Between the polite signal and SIGKILL."""
@@ -28,6 +29,7 @@ HEAD_BYTES = TAIL_BYTES = 2**20
 """What is kept of each output stream."""
 
 _PIPE_LINGER_S = 1.0
+_NOTHING_TO_START = (errno.ENOENT, errno.EACCES, errno.ENOEXEC, errno.ENOTDIR, errno.ELOOP, errno.EISDIR)
 _PR_SET_CHILD_SUBREAPER = 36
 
 
@@ -42,7 +44,8 @@ def run_bounded(
 ) -> Finished:
     """Run a command; its output goes to ``logs/name.out`` and ``logs/name.err``.
 
-    Raise `OSError` when it cannot be started. Whatever it started is gone when this returns, also
+    Raise `CannotStart` when there is nothing to start, `InstallerFault` when the machine starts
+    nothing any more, and `OSError` when the logs cannot be written. Whatever it started is gone when this returns, also
     when this is left by an exception (Ctrl-C).
     """
     _adopt_orphans()
@@ -50,15 +53,7 @@ def run_bounded(
     with stdout.open("wb") as out_file, stderr.open("wb") as err_file:
         strangers = _descendants()
         started = time.monotonic()
-        process = subprocess.Popen(
-            list(argv),
-            cwd=folder,
-            env=dict(environment),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            start_new_session=True,
-        )
+        process = _start(argv, folder, environment)
         readers = [_BoundedLog(process.stdout, out_file), _BoundedLog(process.stderr, err_file)]
         timed_out = False
         try:
@@ -81,7 +76,25 @@ def run_bounded(
         stdout=stdout,
         stderr=stderr,
         dropped_bytes=sum(reader.dropped_bytes for reader in readers),
+        pid=process.pid,
     )
+
+
+def _start(argv: Sequence[str], folder: Path, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    try:
+        return subprocess.Popen(
+            list(argv),
+            cwd=folder,
+            env=dict(environment),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+    except OSError as error:
+        if error.errno in _NOTHING_TO_START:
+            raise CannotStart(f"{argv[0]}: {error.strerror}") from error
+        raise InstallerFault("machine", f"{argv[0]} could not be started: {error.strerror}") from error
 
 
 class _BoundedLog:

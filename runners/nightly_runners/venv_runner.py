@@ -21,18 +21,19 @@ from nightly_runners.contract import (
     Command,
     Finished,
     Identity,
-    Imported,
     ImportFailure,
     InstallerFault,
     NotPrepared,
     Order,
     Subject,
+    Testimony,
+    Uncaught,
 )
 from nightly_runners.inventory import (
-    changed_files,
     inventory,
     missing_requirements,
     site_packages,
+    verified_files,
 )
 from nightly_runners.processes import run_bounded, tail_lines
 from nightly_runners.variables import check_variables, installer_variables
@@ -93,7 +94,7 @@ class VenvRunner:
         for attempt in ("first", "second"):
             uv.make(environment.path, order.python)
             uv.install(environment.path, order)
-            changed = changed_files(site_packages(environment.path))
+            changed = verified_files(site_packages(environment.path))
             if not changed:
                 break
             # Somebody wrote into files that the cache shares with its environments.
@@ -132,7 +133,7 @@ class VenvEnvironment:
         shutil.copyfile(_GUEST / "witness.py", site / "_nightly_bisect_witness.py")
         (site / "_nightly_bisect_witness.pth").write_text("import _nightly_bisect_witness\n")
 
-    def identify(self, subject: Subject) -> Identity:
+    def identify(self, subject: Subject, variables: Mapping[str, str]) -> Identity:
         """Import the subject in the environment's interpreter and report what it is.
 
         This first import also writes the bytecode, before anything of the user's is timed.
@@ -144,7 +145,7 @@ class VenvEnvironment:
         finished = run_bounded(
             [str(self.python), "-I", str(_GUEST / "guest.py"), str(job)],
             folder=job,
-            environment=check_variables(self._caller, self.path, self._root / "scratch", {}),
+            environment=check_variables(self._caller, self.path, self._root / "scratch", variables),
             timeout_s=_IDENTIFY_TIMEOUT_S,
             logs=self._logs,
             name="identify",
@@ -154,13 +155,12 @@ class VenvEnvironment:
         except (OSError, ValueError, KeyError, TypeError):
             return Identity(python=None, failure=_death(finished))
 
-    def run(self, command: Command) -> tuple[Finished, Imported]:
+    def run(self, command: Command) -> tuple[Finished, Testimony]:
         """Run the check to its end or its time-out, in the user's folder."""
-        witness = self._root / "imported.txt"
-        asked = dict(command.variables)
+        witness = self._root / "witness.jsonl"
+        asked = {**command.variables, "NIGHTLY_BISECT_WITNESS_FILE": str(witness)}
         if self._import_name is not None:
             asked["NIGHTLY_BISECT_WITNESS_PACKAGE"] = self._import_name
-            asked["NIGHTLY_BISECT_WITNESS_FILE"] = str(witness)
         variables = check_variables(self._caller, self.path, self._root / "scratch", asked)
         program = shutil.which(command.argv[0], path=variables["PATH"]) or command.argv[0]
         finished = run_bounded(
@@ -171,16 +171,27 @@ class VenvEnvironment:
             logs=self._logs,
             name="check",
         )
-        return finished, self._imported(witness)
+        return finished, read_testimony(witness, self.path)
 
-    def _imported(self, witness: Path) -> Imported:
-        try:
-            origins = dict.fromkeys(witness.read_text(encoding="utf-8").splitlines())
-        except FileNotFoundError:
-            return Imported(False, ())
-        inside = [o for o in origins if Path(o).is_relative_to(self.path)]
-        elsewhere = tuple(o for o in origins if o not in inside and o != "nowhere")
-        return Imported(bool(inside), elsewhere)
+
+def read_testimony(witness: Path, environment: Path) -> Testimony:
+    """Read what the witness noted; a line that a killed process left half written is passed over."""
+    try:
+        lines = witness.read_text(encoding="utf-8", errors="replace").splitlines()
+    except FileNotFoundError:
+        return Testimony(False, ())
+    imported: dict[str, None] = {}
+    uncaught: list[Uncaught] = []
+    for line in lines:
+        with contextlib.suppress(ValueError, KeyError, TypeError):
+            noted = json.loads(line)
+            if "imported" in noted:
+                imported[str(noted["imported"])] = None
+            else:
+                uncaught.append(Uncaught(**noted["uncaught"]))
+    inside = [origin for origin in imported if Path(origin).is_relative_to(environment)]
+    elsewhere = tuple(origin for origin in imported if origin not in inside)
+    return Testimony(bool(inside), elsewhere, tuple(uncaught))
 
 
 class _Uv:

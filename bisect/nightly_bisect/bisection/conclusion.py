@@ -180,11 +180,7 @@ def _stopped(bisection: Bisection, move: Stopped, setting: Setting, notes: Seque
             tried = bisection.observations[first:]
             if all(o.outcome in _INSTALL_MATTERS for o in tried):
                 code = 6
-            sentence = (
-                f"No nightly at the end {end} could be tested: "
-                + "; ".join(f"{o.nightly.stamp} {o.outcome}: {o.reason}" for o in tried)
-                + "."
-            )
+            sentence = f"No nightly at the end {end} could be tested: " + "; ".join(_distinct(tried)) + "."
             hint = f"give another {end}, or --python, --channel or --with what it needs"
     return _answer(
         bisection,
@@ -247,3 +243,11 @@ def _said(bisection: Bisection, index: int | None) -> str:
 
 def _oldest_tested(bisection: Bisection) -> str:
     return str(min(o.nightly.stamp for o in bisection.observations))
+
+
+def _distinct(tried: Sequence[Observation]) -> list[str]:
+    """Say each reason once, with the days that it stands for."""
+    days: dict[str, list[str]] = {}
+    for seen in tried:
+        days.setdefault(f"{seen.outcome}: {seen.reason}", []).append(str(seen.nightly.stamp))
+    return [f"{', '.join(stamps)} {reason}" for reason, stamps in days.items()]

@@ -10,9 +10,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from nightly_bisect.judge import Counts, Judgement, Rules, judge
+from nightly_bisect.judge import Counts, Judgement, Reference, Rules, judge
 from nightly_bisect.model import Find, Nightly, Observation, Outcome, Slot, Verdict
 from nightly_bisect.search import Contradiction, Found, Range, Side, Test, next_step
+from nightly_bisect.signature import normalise
 
 # An end whose nightly cannot be tested gives way to its neighbour so many times.
 MOST_END_TRIALS = 5
@@ -84,12 +85,11 @@ def next_move(slots: Sequence[Slot], seen: Seen, question: Question) -> Move:
     return _between_ends(slots, seen, question)
 
 
-def judgements(
-    slots: Sequence[Slot], seen: Seen, question: Question
-) -> tuple[dict[int, Judgement], Observation | None]:
+def judgements(slots: Sequence[Slot], seen: Seen, question: Question) -> dict[int, Judgement]:
     """Judge all that was observed, by the bad end's failure once it is known."""
-    bad_end = _bad_end(slots, seen, question)
-    return {i: judge(o, question.rules, bad_end) for i, o in seen.items()}, bad_end
+    passed = next((o for o in seen.values() if o.outcome is Outcome.PASSED), None)
+    reference = Reference(_bad_end(slots, seen, question), passed)
+    return {i: judge(o, question.rules, reference) for i, o in seen.items()}
 
 
 def _between_ends(slots: Sequence[Slot], seen: Seen, question: Question) -> Move:
@@ -106,8 +106,8 @@ def _between_ends(slots: Sequence[Slot], seen: Seen, question: Question) -> Move
         return bad
     if bad is None:
         return Stopped(Trouble.BAD_END_UNTESTABLE, good, None)
-    good_verdict = judge(seen[good], question.rules, None).verdict
-    bad_verdict = judge(seen[bad], question.rules, seen[bad]).verdict
+    good_verdict = _alone(seen[good], question).verdict
+    bad_verdict = _alone(seen[bad], question, is_bad_end=True).verdict
     match good_verdict, bad_verdict:
         case Verdict.GOOD, Verdict.BAD:
             return _search(slots, seen, question, min(good, bad), max(good, bad))
@@ -127,14 +127,17 @@ def _walk_back(slots: Sequence[Slot], seen: Seen, question: Question) -> Move:
         return bad
     if bad is None:
         return Stopped(Trouble.BAD_END_UNTESTABLE, None, None)
-    if judge(seen[bad], question.rules, seen[bad]).verdict is not Verdict.BAD:
+    if _alone(seen[bad], question, is_bad_end=True).verdict is not Verdict.BAD:
         return Stopped(Trouble.BAD_END_PASSES, None, bad)
+    judged = judgements(slots, seen, question)
     for index in _doubling(bad):
+        if index in seen and seen[index].outcome is seen[bad].outcome is Outcome.NOT_RUNNABLE:
+            return Stopped(Trouble.CHECK_NOT_RUNNABLE, index, bad)
         if index not in seen:
             if _has_no_wheel(slots[index]):
                 continue
             return TestNext(index, None)
-        if judge(seen[index], question.rules, seen[bad]).verdict is Verdict.GOOD:
+        if judged[index].verdict is Verdict.GOOD:
             return _search(slots, seen, question, index, bad)
     return Stopped(Trouble.NEVER_GOOD, None, bad)
 
@@ -149,10 +152,10 @@ def _doubling(start: int) -> Iterator[int]:
 
 
 def _search(slots: Sequence[Slot], seen: Seen, question: Question, early: int, late: int) -> Move:
-    judged, _ = judgements(slots, seen, question)
+    judged = judgements(slots, seen, question)
     early_verdict = Verdict.GOOD if question.find is Find.REGRESSION else Verdict.BAD
     sides: dict[int, Side] = {}
-    untestable = {i - early for i in range(early, late + 1) if _has_no_wheel(slots[i])}
+    untestable = {i - early for i in range(early, late + 1) if _has_no_wheel(slots[i]) and i not in judged}
     for index, judgement in judged.items():
         if not early <= index <= late:
             continue
@@ -186,21 +189,29 @@ def _settle_end(
     is_bad_end: bool,
 ) -> int | TestNext | None:
     """Return the slot that serves as an end, the next to try, or None when none can be tested."""
-    tried = 0
+    tried: list[str] = []
     for index in order:
-        if _has_no_wheel(slots[index]):
-            continue
         if index not in seen:
+            if _has_no_wheel(slots[index]):
+                continue
             return TestNext(index, None)
         observation = seen[index]
         # The bad end is measured by itself: it shows what the regression looks like.
-        judgement = judge(observation, question.rules, observation if is_bad_end else None)
+        judgement = _alone(observation, question, is_bad_end=is_bad_end)
         if judgement.verdict is not Verdict.UNTESTABLE or _is_telling(observation, question.rules):
             return index
-        tried += 1
-        if tried == MOST_END_TRIALS:
+        tried.append(normalise(observation.reason))
+        # The same installer's words twice: the next neighbour would hear them too.
+        is_hopeless = observation.outcome is Outcome.NOT_INSTALLED and tried[-1] in tried[:-1]
+        if is_hopeless or len(tried) == MOST_END_TRIALS:
             return None
     return None
+
+
+def _alone(observation: Observation, question: Question, *, is_bad_end: bool = False) -> Judgement:
+    """Judge an end by itself."""
+    reference = Reference(bad=observation) if is_bad_end else None
+    return judge(observation, question.rules, reference)
 
 
 def _is_telling(observation: Observation, rules: Rules) -> bool:
@@ -215,7 +226,7 @@ def _bad_end(slots: Sequence[Slot], seen: Seen, question: Question) -> Observati
     index = _settle_end(slots, seen, order, question, is_bad_end=True)
     if not isinstance(index, int):
         return None
-    is_bad = judge(seen[index], question.rules, seen[index]).verdict is Verdict.BAD
+    is_bad = _alone(seen[index], question, is_bad_end=True).verdict is Verdict.BAD
     return seen[index] if is_bad else None
 
 

@@ -201,12 +201,13 @@ def _last_day_before_branch(catalog: Catalog, version: Version, option: str) -> 
     """Return the day of the last nightly before a release's branch was cut, as far as attested."""
     unlisted = catalog.request.profile.unlisted
     base = ".".join(map(str, (*version.release, 0)[:2])) + ".0"
-    for known, period in unlisted.base_versions if unlisted else ():
+    # The last window is still open: what is known of its end is only when it was last looked at.
+    for known, period in unlisted.base_versions[:-1] if unlisted else ():
         if known == base and period.last:
             return period.last
     raise UsageError(
         f"{option} {version}: it is not known when the branch of that release was cut.",
-        hint="give a day, or bisect over releases with `--channel release`",
+        hint="give a day (`nightly-bisect list` shows them), or bisect over releases with `--channel release`",
     )
 
 
@@ -247,7 +248,7 @@ def _settle(
         if isinstance(slot, UnlistedDay):
             asked += 1
             if asked > _MOST_DAYS_ASKED:
-                raise _no_answer(catalog, end.option, slot)
+                raise _no_answer(catalog, end)
             nightly = catalog.ask(slot)
             if nightly is None:
                 row.pop(0)
@@ -274,12 +275,12 @@ def _note_moved(slot: Slot, end: _End, skipped: Sequence[Nightly], notes: list[s
         )
 
 
-def _no_answer(catalog: Catalog, option: str, slot: UnlistedDay) -> UsageError:
+def _no_answer(catalog: Catalog, end: _End) -> UsageError:
     return UsageError(
-        f"{option}: the index has no nightly within {_MOST_DAYS_ASKED} days of {slot.stamp} for "
+        f"{end.option} {end.text}: no nightly answers within {_MOST_DAYS_ASKED} days of it for "
         f"{catalog.request.target} in the channel {catalog.request.channel}.",
-        hint=f"the page lists them from {catalog.window_start} on: use `{option} {catalog.window_start}`, "
-        "or another --python or --channel",
+        hint=f"the page lists them from {catalog.window_start} on: use "
+        f"`{end.option} {catalog.window_start}`, or another --python or --channel",
     )
 
 

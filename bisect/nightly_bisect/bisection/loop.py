@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from nightly_bisect.bisection.course import (
+    Located,
     Move,
     Question,
     Seen,
@@ -19,6 +20,7 @@ from nightly_bisect.model import Nightly, Observation, Slot, UnlistedDay
 
 # Walking back, a fortnight without any nightly is taken for the beginning of history.
 _MOST_ABSENT_IN_A_ROW = 14
+_MOST_DAYS_FOR_OTHERS = 31
 
 
 class Tests(Protocol):
@@ -34,9 +36,15 @@ class Asks(Protocol):
     def ask(self, slot: UnlistedDay) -> Nightly | None:
         """Return the nightly of that day, or None."""
 
+    def ask_for_others(self, slot: UnlistedDay) -> Nightly | None:
+        """Return the nightly of that day that has wheels for other Pythons only, or None."""
+
 
 class Bisection:
-    """A row of slots, what was observed of them, and what follows from it."""
+    """A row of slots, what was observed of them, and what follows from it.
+
+    ``keep`` stores an observation for good; ``observations`` are those of earlier runs.
+    """
 
     def __init__(
         self,
@@ -45,15 +53,21 @@ class Bisection:
         tester: Tests,
         asks: Asks,
         listener: Listener,
+        keep: Callable[[Observation], None] = lambda observation: None,
+        observations: Sequence[Observation] = (),
     ) -> None:
-        self.slots = list(slots)
+        # A day that was asked for in an earlier run is known by what was tested of it.
+        known = {o.nightly.stamp: o.nightly for o in observations}
+        self.slots = [known.get(s.stamp, s) if isinstance(s, UnlistedDay) else s for s in slots]
         self.question = question
-        self.observations: list[Observation] = []
+        self.observations = list(observations)
         self.absent_days: list[UnlistedDay] = []
         self._tester = tester
         self._asks = asks
         self._listener = listener
+        self._keep = keep
         self._absent_in_a_row = 0
+        self._asked_for_others: list[UnlistedDay] = []
 
     @property
     def seen(self) -> Seen:
@@ -68,17 +82,20 @@ class Bisection:
 
     def judged(self) -> dict[int, Judgement]:
         """Return the verdicts so far, by the position of their slot."""
-        return judgements(self.slots, self.seen, self.question)[0]
+        return judgements(self.slots, self.seen, self.question)
 
     def run(self) -> Move:
         """Go on until it is answered. What was observed stays when an error ends it early."""
-        while isinstance(move := self.move, TestNext):
-            slot = self.slots[move.index]
-            if isinstance(slot, UnlistedDay):
-                self._ask(slot, move.index)
-            else:
-                self._test(slot)
-        return move
+        while True:
+            move = self.move
+            if isinstance(move, TestNext):
+                slot = self.slots[move.index]
+                if isinstance(slot, UnlistedDay):
+                    self._ask(slot, move.index)
+                else:
+                    self._test(slot)
+            elif not (isinstance(move, Located) and self._found_others(move)):
+                return move
 
     def _ask(self, slot: UnlistedDay, index: int) -> None:
         self._listener(Working(f"asking for the nightly of {slot}"))
@@ -92,8 +109,27 @@ class Bisection:
         history_begins = self.question.walk_back and self._absent_in_a_row >= _MOST_ABSENT_IN_A_ROW
         del self.slots[0 if history_begins else index : index + 1]
 
+    def _found_others(self, located: Located) -> bool:
+        """Look whether nights that seem to be missing at the boundary are there for other Pythons.
+
+        They could not be tested, so that the first after the change may be one of them.
+        """
+        before, after = self.slots[located.before].stamp, self.slots[located.after].stamp
+        days = [day for day in self.absent_days if before < day.stamp < after]
+        found = False
+        for day in [d for d in days if d not in self._asked_for_others][:_MOST_DAYS_FOR_OTHERS]:
+            self._asked_for_others.append(day)
+            self._listener(Working(f"asking for other wheels of {day}"))
+            if nightly := self._asks.ask_for_others(day):
+                self.absent_days.remove(day)
+                self.slots = sorted([*self.slots, nightly], key=lambda slot: slot.stamp)
+                found = True
+        return found
+
     def _test(self, nightly: Nightly) -> None:
         observation = self._tester.test(nightly)
+        # Kept before it is shown or used: what follows from it can be recomputed, it cannot.
+        self._keep(observation)
         self.observations.append(observation)
         judgement = self.judged()[self.slots.index(nightly)]
         self._listener(Tested(observation, judgement, _steps_left(self.move)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from packaging.requirements import Requirement
 
@@ -17,7 +18,10 @@ from nightly_bisect.model import Find, Nightly, UnlistedDay
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """All that a bisection depends on, as the user gave it. Times in seconds."""
+    """All that a bisection depends on, as the user gave it. Times in seconds.
+
+    ``arguments`` is the command line as JSON values, for resuming.
+    """
 
     ends: Ends
     request: Request
@@ -34,6 +38,8 @@ class Options:
     keep: bool = False
     dependency_index: str | None = None
     profile_path: Path | None = None
+    fresh: bool = False
+    arguments: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def logs(self) -> Path:
@@ -72,8 +78,10 @@ def reproduce_words(options: Options, span: Span | None) -> list[str]:
         words.append("--any-failure")
     if rules.match is not None:
         words += ["--match", rules.match.pattern]
-    for name in options.variables:
-        words += ["--env", name]
+    for item in options.arguments.get("env") or ():
+        words += ["--env", item]
+    if options.arguments.get("cache_dir") is not None:
+        words += ["--cache-dir", options.arguments["cache_dir"]]
     return [*words, *_check_words(options.check)]
 
 

@@ -4,28 +4,33 @@ from __future__ import annotations
 
 import platform
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from pathlib import Path
 
 import nightly_bisect
 from nightly_bisect.bisection.conclusion import conclude, ended_early
-from nightly_bisect.bisection.course import Question
+from nightly_bisect.bisection.course import Question, TestNext
 from nightly_bisect.bisection.ends import Span, find_span
 from nightly_bisect.bisection.events import Listener, Working
+from nightly_bisect.bisection.locks import held_lock
 from nightly_bisect.bisection.loop import Bisection
 from nightly_bisect.bisection.options import Options, reproduce_words
+from nightly_bisect.bisection.reuse import Reuse, trial_key
 from nightly_bisect.bisection.trial import Tester
 from nightly_bisect.errors import BisectError
-from nightly_bisect.index.catalog import Catalog, Request, load_catalog
+from nightly_bisect.index.catalog import Request, load_catalog, place_of
 from nightly_bisect.index.commits import main_commit
 from nightly_bisect.index.dependencies import NightlyIndex
 from nightly_bisect.index.downloads import WheelStore
 from nightly_bisect.index.memory import Memory
 from nightly_bisect.index.page import Unreadable
 from nightly_bisect.index.targets import host_family
+from nightly_bisect.index.unlisted import Prober
 from nightly_bisect.index.web import Web
-from nightly_bisect.model import Nightly, UnlistedDay
+from nightly_bisect.journal import Entry, Journal, Kind, Record, effective
+from nightly_bisect.model import Nightly, Observation, Outcome, UnlistedDay
 from nightly_bisect.report.answer import Answer, Setting
 from nightly_bisect.search import most_trials
 from nightly_runners.venv_runner import VenvRunner
@@ -67,38 +72,71 @@ class Session:
         caller: Mapping[str, str],
     ) -> None:
         self.options = options
+        self.journal = Journal(journal_path(options.state))
         self._listener = listener
         self._now = now
         self._caller = caller
         self._web = Web()
         self._store = WheelStore(options.cache / "wheels", self._web)
+        self._memory = Memory(options.cache)
+        self._tester = self._make_tester()
         self._bisection: Bisection | None = None
-        self._tester: Tester | None = None
         self._span: Span | None = None
         self._notes: tuple[str, ...] = ()
+        self._is_new = True
 
     def plan(self) -> Plan:
         """Read the index, settle the ends, and count what the search may cost."""
         options = self.options
         self._listener(Working(f"reading the index of {options.request.profile.package}"))
-        memory = Memory(options.cache)
-        catalog = load_catalog(options.request, self._web, memory, self._now)
-        self._span = find_span(catalog, options.ends, self._now)
-        self._notes = (*self._span.notes, *catalog.notes())
-        self._bisection = self._make_bisection(catalog, self._span)
-        return self._count(self._span, catalog.unreadable)
+        catalog = load_catalog(options.request, self._web, self._memory, self._now)
+        span = find_span(catalog, options.ends, self._now)
+        self._set_out(span, (*span.notes, *catalog.notes()), catalog.prober, ())
+        return self._count(span, catalog.unreadable)
+
+    def take_up(self, record: Record, entries: Sequence[Entry]) -> None:
+        """Go on with a bisection of the journal, over the nightlies that it began with."""
+        span = Span(record.slots, record.walk_back, ())
+        nightlies = [slot for slot in record.slots if isinstance(slot, Nightly)]
+        place = place_of(self.options.request, nightlies)
+        wheels = [nightly.wheel for nightly in nightlies if nightly.wheel]
+        prober = Prober(place, wheels, self._web, self._memory, self._now)
+        self._is_new = False
+        self._set_out(span, record.notes, prober, effective(entries))
 
     def run(self) -> Answer:
         """Run the search to its end; raise `BisectError` when something else ends it."""
+        bisection, options = self._bisection, self.options
+        assert bisection is not None, "plan() or take_up() comes first"
+        with held_lock(options.logs, options.name):
+            if self._is_new:
+                self.journal.begin(self._record())
+                self._is_new = False
+            if isinstance(bisection.move, TestNext):
+                self._tester.verify_runner()
+            bisection.run()
+        return self.conclusion()
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether the observations give the answer already."""
+        assert self._bisection is not None
+        return not isinstance(self._bisection.move, TestNext)
+
+    @property
+    def observations(self) -> Sequence[Observation]:
+        """What holds so far."""
+        return self._bisection.observations if self._bisection else ()
+
+    def conclusion(self) -> Answer:
+        """Make the answer of what was observed; nothing is tested."""
         bisection = self._bisection
-        assert bisection is not None and self._tester is not None, "plan() comes first"
-        self._tester.verify_runner()
-        move = bisection.run()
+        assert bisection is not None
         self._listener(Working("looking up the commits"))
         profile = self.options.request.profile
         return conclude(
             bisection,
-            move,
+            bisection.move,
             self._setting(),
             self._notes,
             lambda commit: main_commit(profile, commit, self._web, self._caller),
@@ -108,17 +146,47 @@ class Session:
         """Return what is known when ``error``, or Ctrl-C (None), ended the run."""
         return ended_early(self._bisection, self._setting(), error, self._notes)
 
-    def _make_bisection(self, catalog: Catalog, span: Span) -> Bisection:
+    def _set_out(
+        self, span: Span, notes: tuple[str, ...], prober: Prober, observations: Sequence[Observation]
+    ) -> None:
         options = self.options
-        self._tester = Tester(
+        question = Question(options.ends.find, options.rules, span.walk_back)
+        self._span = span
+        self._notes = notes
+        self._bisection = Bisection(
+            span.slots, question, self._tester, prober, self._listener, self._keep, observations
+        )
+
+    def _keep(self, observation: Observation) -> None:
+        if observation.outcome is Outcome.UNREACHABLE:
+            return  # a fact about the network of this hour: resuming tries again
+        key = trial_key(self.options, observation.wheel_sha256)
+        self.journal.append(self.options.name, Kind.TRIAL, observation, key)
+
+    def _make_tester(self) -> Tester:
+        options = self.options
+        return Tester(
             options,
             self._store,
             NightlyIndex(options.request, self._web),
             VenvRunner(options.cache, keep=options.keep, caller=self._caller),
+            Reuse(options, self.journal),
             self._listener,
         )
-        question = Question(options.ends.find, options.rules, span.walk_back)
-        return Bisection(span.slots, question, self._tester, catalog, self._listener)
+
+    def _record(self) -> Record:
+        options, span = self.options, self._span
+        assert span is not None
+        return Record(
+            options.name,
+            self._now,
+            dict(options.arguments),
+            options.check.folder,
+            options.check.sha256,
+            span.slots,
+            span.walk_back,
+            self._notes,
+        )
 
     def _count(self, span: Span, unreadable: tuple[Unreadable, ...]) -> Plan:
         nightlies = [slot for slot in span.slots if isinstance(slot, Nightly)]
@@ -153,6 +221,7 @@ class Session:
             str(request.target),
             request.profile.repository,
             options.name,
+            None if self._is_new else f"nightly-bisect resume {options.name}",
             shlex.join(reproduce_words(options, self._span)),
             options.check.script.name if options.check.script else shlex.join(options.check.argv),
             options.check.text,
@@ -174,3 +243,8 @@ def _environment(request: Request) -> tuple[tuple[str, str], ...]:
 def same_machine(request: Request) -> bool:
     """Tell whether wheels for the request's platform run here."""
     return request.target.family == host_family()
+
+
+def journal_path(state: Path) -> Path:
+    """Return where the journal lies in the user's state folder."""
+    return state / "journal.sqlite"

@@ -12,7 +12,8 @@ from packaging.version import InvalidVersion, Version
 
 from nightly_bisect.bisection.events import Downloading, Listener, Working
 from nightly_bisect.bisection.options import Options
-from nightly_bisect.errors import NothingInstallable, Unreachable, UsageError
+from nightly_bisect.bisection.reuse import Reuse
+from nightly_bisect.errors import CheckCannotRun, NothingInstallable, StorageFault, Unreachable, UsageError
 from nightly_bisect.index.dependencies import NightlyIndex, NotOnIndex
 from nightly_bisect.index.downloads import (
     CorruptWheel,
@@ -21,25 +22,36 @@ from nightly_bisect.index.downloads import (
     no_space,
     storage_faults,
 )
-from nightly_bisect.index.metadata import WheelMetadata, read_metadata
+from nightly_bisect.index.metadata import WheelMetadata, read_metadata, recorded_commit
 from nightly_bisect.model import Installed, Nightly, Observation, Outcome, Signature
-from nightly_bisect.signature import Failure, read_failure
+from nightly_bisect.signature import Failure, read_failure, tail_of
 from nightly_runners.contract import (
+    CannotStart,
     Command,
     Environment,
     Finished,
     Identity,
-    Imported,
     InstallerFault,
     NotPrepared,
     Order,
     Runner,
     Subject,
+    Testimony,
 )
 from nightly_runners.processes import tail_lines
 
+MOST_UNREACHABLE_IN_A_ROW = 3
+"""So many wheels in a row that a server does not give are an outage: the run ends."""
+
 _SKIP = 125
 _NOT_RUNNABLE = (126, 127)
+_FAILURES = (
+    Outcome.FAILED,
+    Outcome.CRASHED,
+    Outcome.NOT_RUNNABLE,
+    Outcome.TIMED_OUT,
+    Outcome.EXHAUSTED,
+)
 _CRASHES = (signal.SIGSEGV, signal.SIGABRT, signal.SIGILL, signal.SIGBUS, signal.SIGFPE)
 
 
@@ -52,13 +64,16 @@ class Tester:
         store: WheelStore,
         index: NightlyIndex,
         runner: Runner,
+        reuse: Reuse,
         listener: Listener,
     ) -> None:
         self._options = options
         self._store = store
         self._index = index
         self._runner = runner
+        self._reuse = reuse
         self._listener = listener
+        self._unreachable_in_a_row = 0
 
     def verify_runner(self) -> None:
         """Raise `BisectError` when no environment can be made here: better before gigabytes come."""
@@ -79,9 +94,21 @@ class Tester:
             stored = self._store.fetch(nightly.wheel, self._progress)
         except CorruptWheel as error:
             return Observation(nightly, Outcome.NOT_INSTALLED, f"its wheel is corrupt: {error}")
+        except Unreachable as error:
+            # One wheel that a server cannot give is stepped around; an outage is not.
+            self._unreachable_in_a_row += 1
+            if self._unreachable_in_a_row == MOST_UNREACHABLE_IN_A_ROW:
+                raise
+            return Observation(nightly, Outcome.UNREACHABLE, _one_line(error.what))
+        self._unreachable_in_a_row = 0
         if stored is None:
             return Observation(nightly, Outcome.GONE, "the server no longer has its wheel")
-        return self._test_wheel(nightly, stored, started)
+        if (earlier := self._reuse.earlier(nightly, stored.sha256)) is not None:
+            return earlier
+        observation = self._test_wheel(nightly, stored, started)
+        if note := self._reuse.rebuilt(nightly, stored.sha256):
+            observation = replace(observation, notes=(*observation.notes, note))
+        return observation
 
     def _test_wheel(self, nightly: Nightly, stored: StoredWheel, started: float) -> Observation:
         seen = Observation(nightly, Outcome.NOT_INSTALLED, "", wheel_sha256=stored.sha256)
@@ -89,6 +116,8 @@ class Tester:
             metadata = read_metadata(stored.path)
         except CorruptWheel as error:
             return replace(seen, outcome=Outcome.WRONG_BUILD, reason=f"not the wheel it is named: {error}")
+        attribute = self._options.request.profile.identity.commit_attribute
+        seen = replace(seen, commit=recorded_commit(stored.path, attribute) if attribute else None)
         logs = self._options.logs / f"{nightly.stamp}-{nightly.version.replace('+', '-')}"
         with storage_faults(logs):
             logs.mkdir(parents=True, exist_ok=True)
@@ -152,8 +181,8 @@ class Tester:
             profile.identity.commit_attribute,
         )
         self._listener(Working(f"importing {seen.nightly.version}"))
-        identity = environment.identify(subject)
-        seen = replace(seen, python=identity.python, commit=identity.commit)
+        identity = environment.identify(subject, self._options.variables)
+        seen = replace(seen, python=identity.python, commit=identity.commit or seen.commit)
         if (problem := _wrong_build(identity, seen.nightly)) is not None:
             return replace(seen, outcome=Outcome.WRONG_BUILD, reason=problem)
         if identity.failure is not None:
@@ -168,39 +197,47 @@ class Tester:
         check = self._options.check
         command = Command(check.argv, check.folder, self._options.variables, self._options.timeout_s)
         try:
-            finished, imported = environment.run(command)
-        except OSError as error:
-            # What a shell would report as 126 or 127.
-            return replace(seen, outcome=Outcome.NOT_RUNNABLE, reason=f"{check.argv[0]}: {error.strerror}")
-        return self._conclude(seen, subject, finished, imported)
+            finished, testimony = environment.run(command)
+        except CannotStart as error:
+            return replace(seen, outcome=Outcome.NOT_RUNNABLE, reason=str(error))
+        return self._conclude(seen, subject, finished, testimony)
 
     def _conclude(
-        self, seen: Observation, subject: Subject, finished: Finished, imported: Imported
+        self, seen: Observation, subject: Subject, finished: Finished, testimony: Testimony
     ) -> Observation:
-        seen = replace(seen, check_s=finished.seconds)
-        if imported.elsewhere:
-            return replace(
-                seen,
-                outcome=Outcome.WRONG_BUILD,
-                reason=f"the check imported {subject.import_name} from {imported.elsewhere[0]}, "
-                "not the nightly",
+        if testimony.elsewhere:
+            raise CheckCannotRun(
+                f"The check imported {subject.import_name} from {testimony.elsewhere[0]}, not the nightly.",
+                hint=f"run it from a folder without a {subject.import_name} of its own",
             )
-        if not imported.from_environment and subject.import_name is not None:
+        if not testimony.from_environment and subject.import_name is not None:
             note = f"the check never imported {subject.import_name}"
             seen = replace(seen, notes=(*seen.notes, note))
         outcome, reason = read_ending(finished)
+        stdout, stderr = (list(tail_lines(log)) for log in (finished.stdout, finished.stderr))
+        seen = replace(seen, check_s=finished.seconds, status=finished.status, tail=tail_of(stdout, stderr))
         if outcome is Outcome.CRASHED:
             seen = replace(seen, signature=Signature("signal", reason))
         elif outcome is Outcome.TIMED_OUT:
             seen = replace(seen, signature=Signature("timed out", ""))
         elif outcome in (Outcome.FAILED, Outcome.NOT_RUNNABLE):
-            lines = [list(tail_lines(log)) for log in (finished.stdout, finished.stderr)]
-            failure = read_failure(lines[0], lines[1])
+            failure = self._failure(finished, testimony, stdout, stderr)
             seen = replace(seen, signature=failure.signature)
             reason = f"{reason}: {failure}" if str(failure) else reason
-        if outcome in (Outcome.FAILED, Outcome.CRASHED, Outcome.NOT_RUNNABLE, Outcome.TIMED_OUT):
+            outcome = Outcome.EXHAUSTED if failure.is_exhaustion else outcome
+        if outcome in _FAILURES:
             seen = replace(seen, matched=self._matches(finished))
         return replace(seen, outcome=outcome, reason=_one_line(reason))
+
+    def _failure(
+        self, finished: Finished, testimony: Testimony, stdout: list[str], stderr: list[str]
+    ) -> Failure:
+        """Name the failure: the exception that ended the check's own Python, else what it printed."""
+        own = [e for e in testimony.uncaught if e.pid == finished.pid] or list(testimony.uncaught)
+        if own:
+            return Failure(own[-1].kind, own[-1].text, own[-1].frame)
+        is_script = self._options.check.argv[0] == "python" and self._options.check.script is not None
+        return read_failure(stdout, stderr, is_script=is_script)
 
     def _matches(self, finished: Finished) -> bool | None:
         if self._options.rules.match is None:
@@ -284,6 +321,11 @@ def _fault(error: InstallerFault, state: Path) -> Exception:
                 url="the default package index",
                 hint="check the network and the proxy, then run the same command again; a mirror of "
                 "your own goes into --dependency-index",
+            )
+        case "machine":
+            return StorageFault(
+                f"The machine starts no more programs: {text}.",
+                hint="free some memory or processes, then run the same command again",
             )
         case "python":
             return NothingInstallable(

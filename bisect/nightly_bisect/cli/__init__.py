@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import os
+import signal
 import sys
 import tempfile
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
+from types import FrameType
 from typing import NoReturn
 
 from nightly_bisect.errors import BisectError
 
 GLOBAL_FLAGS = ("-h", "--help", "--version", "--install-completion", "--show-completion")
-COMMANDS = ("run", "list", "demo")
+COMMANDS = ("run", "list", "demo", "status", "resume", "log", "undo", "mark", "replay")
 _OUR_BUG = 70
 _INTERRUPTED = 130
 
@@ -22,24 +25,23 @@ _INTERRUPTED = 130
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and exit; the one place that turns errors into exits."""
     words = with_default_command(list(sys.argv[1:] if arguments is None else arguments))
+    _end_politely_on_signals()
     try:
         # Typer, rich and pydantic take a moment to import: not before a word was read.
         from nightly_bisect.cli.app import run_app
 
         run_app(words)
-        sys.exit(0)
+        code = 0
+    except SystemExit as ending:
+        code = ending.code if isinstance(ending.code, int) else 1
     except BisectError as error:
         from nightly_bisect.cli.screen import Screen
 
         Screen().error(error.what, _with_near_command(error.hint, words))
-        sys.exit(error.exit_code)
+        code = error.exit_code
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)  # noqa: T201
-        sys.exit(_INTERRUPTED)
-    except BrokenPipeError:
-        # Whoever read our output has gone; nothing is left to say it to.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(1)
+        code = _INTERRUPTED
     except Exception:
         path = Path(tempfile.gettempdir()) / f"nightly-bisect-bug-{os.getpid()}.txt"
         path.write_text(traceback.format_exc(), encoding="utf-8")
@@ -48,7 +50,31 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
             "hint: please report it with that file",
             file=sys.stderr,
         )
-        sys.exit(_OUR_BUG)
+        code = _OUR_BUG
+    _leave_streams_alone()
+    sys.exit(code)
+
+
+def _end_politely_on_signals() -> None:
+    """Let a closed terminal and a cancelled job end a run as Ctrl-C does."""
+    for name in ("SIGTERM", "SIGHUP"):
+        if number := getattr(signal, name, None):
+            signal.signal(number, _interrupt)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+def _leave_streams_alone() -> None:
+    """Keep the interpreter from complaining about a reader that has gone, or a full disk behind it."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            if stream is not None:
+                stream.flush()
+        except (OSError, ValueError):
+            with contextlib.suppress(OSError, ValueError):
+                os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def with_default_command(words: list[str]) -> list[str]:

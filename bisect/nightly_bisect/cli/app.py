@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -10,7 +9,9 @@ import typer
 
 import nightly_bisect
 from nightly_bisect.cli.config_file import configured_defaults
+from nightly_bisect.cli.request import here
 from nightly_bisect.judge import Counts
+from nightly_bisect.model import Verdict
 
 app = typer.Typer(
     name="nightly-bisect",
@@ -267,6 +268,12 @@ def run_command(
         bool,
         typer.Option("--keep", help="Keep the environments of the trials.", rich_help_panel=_STATE),
     ] = False,
+    fresh: Annotated[
+        bool,
+        typer.Option(
+            "--fresh", help="Test anew what an earlier bisection tested already.", rich_help_panel=_STATE
+        ),
+    ] = False,
     json_file: Annotated[
         Path | None,
         typer.Option(
@@ -367,8 +374,93 @@ def demo_command(
     raise typer.Exit(demo(verbose=verbose, report=report, json_file=json_file))
 
 
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The bisection; `status` lists them.")]
+
+
+@app.command("status")
+def status_command() -> None:
+    """Show all bisections and where each stands."""
+    from nightly_bisect.cli.history import show_status
+
+    raise typer.Exit(show_status())
+
+
+@app.command("resume")
+def resume_command(
+    name: Annotated[
+        str | None, typer.Argument(metavar="[NAME]", help="Default: the last one that was interrupted.")
+    ] = None,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+) -> None:
+    """Go on with a bisection; nothing is tested twice."""
+    from nightly_bisect.cli.history import resume
+
+    raise typer.Exit(resume(name, quiet=quiet, verbose=verbose))
+
+
+@app.command("log")
+def log_command(
+    name: Name,
+    json_file: Annotated[
+        Path | None, typer.Option("--json", metavar="FILE", help="Write it as JSON (- for stdout).")
+    ] = None,
+) -> None:
+    """Show every observation of a bisection."""
+    from nightly_bisect.cli.history import show_log
+
+    raise typer.Exit(show_log(name, json_file))
+
+
+@app.command("undo")
+def undo_command(name: Name) -> None:
+    """Take the last verdict of a bisection back."""
+    from nightly_bisect.cli.history import undo
+
+    raise typer.Exit(undo(name))
+
+
+@app.command("mark")
+def mark_command(
+    name: Name,
+    date: Annotated[str, typer.Argument(metavar="DATE", help="The day (or version) of the nightly.")],
+    verdict: Annotated[Verdict, typer.Argument(help="What you know of it.")],
+) -> None:
+    """Tell a bisection what you know of a nightly by other means."""
+    from nightly_bisect.cli.history import mark
+
+    raise typer.Exit(mark(name, date, verdict))
+
+
+@app.command("replay")
+def replay_command(
+    name: Name,
+    json_file: Annotated[
+        Path | None, typer.Option("--json", metavar="FILE", help="Write the result as JSON (- for stdout).")
+    ] = None,
+    report: Annotated[
+        Path | None, typer.Option("--report", metavar="FILE.md", help="Write a text ready for an issue.")
+    ] = None,
+) -> None:
+    """Compute the answer from the observations anew; nothing is installed."""
+    from nightly_bisect.cli.history import replay
+
+    raise typer.Exit(replay(name, json_file, report))
+
+
 def run_app(words: list[str]) -> None:
     """Run one command line; options of ``run`` may also stand in a configuration file."""
-    known = set(inspect.signature(run_command).parameters) - {"check"}
-    defaults = {"run": configured_defaults(Path.cwd(), known)} if words[0] == "run" else {}
+    defaults = {"run": configured_defaults(here(), _run_options())} if words[0] == "run" else {}
     app(words, prog_name="nightly-bisect", default_map=defaults)
+
+
+def _run_options() -> dict[str, str]:
+    """Return the parameter of each long option of ``run``: ``with`` is ``with_``."""
+    group = typer.main.get_command(app)
+    parameters = group.commands["run"].params  # type: ignore[attr-defined]
+    return {
+        option.removeprefix("--"): parameter.name
+        for parameter in parameters
+        for option in parameter.opts
+        if option.startswith("--")
+    }

@@ -68,13 +68,14 @@ def demo(*, verbose: bool, report: Path | None, json_file: Path | None) -> int:
                 json_file=json_file,
                 verbose=verbose,
             )
-            options = make_options(arguments)
+            options = make_options(arguments, folder)
             # The stand-ins' commits are made up: our own server is asked about them, not GitHub.
             profile = replace(options.request.profile, repository=_REPOSITORY)
             options = replace(
                 options,
                 request=replace(options.request, profile=profile),
                 state=folder / "state",
+                arguments={},
             )
             caller = {**os.environ, "GITHUB_API_URL": server.url}
             caller.pop("GITHUB_TOKEN", None)

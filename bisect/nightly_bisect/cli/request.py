@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import platformdirs
 
@@ -50,7 +51,28 @@ def make_request(arguments: WhatArguments) -> Request:
     if channel == RELEASES:
         profile = profile.as_release()
     url = arguments.index_url
-    if url is not None and not url.startswith(("http://", "https://")):
+    if url is not None and not _is_web_url(url):
         raise UsageError(f"--index-url {url!r} is not an http(s) URL.", hint="write it as https://…/")
     target = make_target(arguments.python, arguments.platform)
     return Request(profile, channel, target, url, arguments.all_builds)
+
+
+def state_folder() -> Path:
+    """Return the folder for the journal and the logs."""
+    return Path(platformdirs.user_state_dir("nightly-bisect"))
+
+
+def here() -> Path:
+    """Return the folder where the user stands; raise `UsageError` when it is gone."""
+    try:
+        return Path.cwd()
+    except FileNotFoundError:
+        raise UsageError("The folder you stand in no longer exists.", hint="go to another one") from None
+
+
+def _is_web_url(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False

@@ -6,22 +6,24 @@ import json
 import os
 import re
 import secrets
-import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
-import platformdirs
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from nightly_bisect.bisection.check import Check, command_check, script_check
 from nightly_bisect.bisection.ends import Ends
 from nightly_bisect.bisection.options import Options
 from nightly_bisect.bisection.session import Session, same_machine
-from nightly_bisect.cli.request import WhatArguments, make_request
+from nightly_bisect.cli.request import WhatArguments, here, make_request, state_folder
 from nightly_bisect.cli.screen import Screen, result_text
 from nightly_bisect.errors import BisectError, StorageFault, UsageError
-from nightly_bisect.index.dependencies import read_requirements
+from nightly_bisect.index.catalog import Request
+from nightly_bisect.index.dependencies import plain_requirements, read_requirements
 from nightly_bisect.judge import Counts, Rules
 from nightly_bisect.model import Find
 from nightly_bisect.report.answer import Answer
@@ -49,25 +51,38 @@ class RunArguments(WhatArguments):
     env: list[str] | None = None
     name: str | None = None
     keep: bool = False
+    fresh: bool = False
     report: Path | None = None
     dry_run: bool = False
 
 
 def run(arguments: RunArguments) -> int:
     """Run a bisection; return the exit code."""
-    return run_session(make_options(arguments), arguments, datetime.now(UTC), os.environ)
+    options = make_options(arguments, here())
+    return run_session(options, arguments, datetime.now(UTC), os.environ)
 
 
 def run_session(options: Options, arguments: RunArguments, now: datetime, caller: Mapping[str, str]) -> int:
-    """Plan, run, and write the results; what was tested is written also when an error ends it."""
+    """Plan, run, and write the results."""
     screen = Screen(arguments.level)
     session = Session(options, listener=screen.show, now=now, caller=caller)
+
+    def begin() -> bool:
+        screen.plan(session.plan())
+        return not arguments.dry_run
+
+    return drive(session, begin, arguments, screen)
+
+
+def drive(session: Session, begin: Callable[[], bool], arguments: RunArguments, screen: Screen) -> int:
+    """Begin and run a session; what was tested is written also when an error ends it.
+
+    ``begin`` returns whether there is anything to run.
+    """
     error: BisectError | None = None
     try:
         with screen.live():
-            plan = session.plan()
-            screen.plan(plan)
-            if arguments.dry_run:
+            if not begin():
                 return 0
             answer = session.run()
     except BisectError as caught:
@@ -75,13 +90,20 @@ def run_session(options: Options, arguments: RunArguments, now: datetime, caller
         answer = session.ended_early(caught)
     except KeyboardInterrupt:
         answer = session.ended_early(None)
-    _finish(answer, arguments, screen, error)
+    except Exception:
+        bug = BisectError("A bug in nightly-bisect itself ended the run.", hint="what was tested is kept")
+        finish(session.ended_early(bug), arguments, screen, bug)
+        raise
+    finish(answer, arguments, screen, error)
     return answer.exit_code
 
 
-def make_options(arguments: RunArguments) -> Options:
-    """Verify everything that can be verified before the network is touched."""
-    check = _check(arguments.check)
+def make_options(arguments: RunArguments, folder: Path) -> Options:
+    """Verify everything that can be verified before the network is touched.
+
+    ``folder`` is where the user stands, or stood.
+    """
+    check = _check(arguments.check, folder)
     request = make_request(arguments)
     if not same_machine(request):
         raise UsageError(
@@ -102,9 +124,9 @@ def make_options(arguments: RunArguments) -> Options:
         check=check,
         name=_name(arguments.name, request.profile.package),
         cache=arguments.cache,
-        state=Path(platformdirs.user_state_dir("nightly-bisect")),
+        state=state_folder(),
         rules=_rules(arguments),
-        requirements=tuple(read_requirements(arguments.with_ or [])),
+        requirements=_requirements(arguments, request),
         requirement_files=tuple(path.absolute() for path in arguments.requirements or []),
         variables=_variables(arguments.env or [], os.environ),
         timeout_s=arguments.timeout,
@@ -112,11 +134,65 @@ def make_options(arguments: RunArguments) -> Options:
         keep=arguments.keep,
         dependency_index=arguments.dependency_index,
         profile_path=arguments.profile,
+        fresh=arguments.fresh,
+        arguments=as_values(arguments),
     )
 
 
-def _check(words: Sequence[str]) -> Check:
-    folder = Path.cwd()
+def as_values(arguments: RunArguments) -> dict[str, Any]:
+    """Return the command line as JSON values; paths are made absolute, for any later folder."""
+    values: dict[str, Any] = {}
+    for item in fields(arguments):
+        value = getattr(arguments, item.name)
+        if isinstance(value, Path):
+            value = str(value.absolute())
+        elif item.name == "requirements" and value:
+            value = [str(path.absolute()) for path in value]
+        values[item.name] = value
+    return values
+
+
+def from_values(values: Mapping[str, Any]) -> RunArguments:
+    """Return the command line that `as_values` wrote."""
+    paths = ("profile", "cache_dir", "json_file", "report")
+    read: dict[str, Any] = {
+        name: Path(v) if name in paths and v is not None else v for name, v in values.items()
+    }
+    if read.get("requirements"):
+        read["requirements"] = [Path(path) for path in read["requirements"]]
+    read["on_timeout"] = Counts(read["on_timeout"])
+    return RunArguments(**read)
+
+
+def _requirements(arguments: RunArguments, request: Request) -> tuple[Requirement, ...]:
+    """Read ``--with``, and of ``-r`` files what only the nightly index may serve."""
+    asked = read_requirements(arguments.with_ or [])
+    for requirement in asked:
+        if canonicalize_name(requirement.name) == request.profile.package:
+            raise UsageError(f"--with {requirement}: that is what is bisected.", hint="leave it out")
+    from_files = [
+        requirement
+        for path in arguments.requirements or []
+        for requirement in plain_requirements(path.read_text(encoding="utf-8", errors="replace"))
+        if canonicalize_name(requirement.name) in request.profile.index.only_here
+    ]
+    return (*asked, *from_files)
+
+
+def _check_targets(arguments: RunArguments) -> None:
+    """Refuse now what could not be written after hours."""
+    if arguments.report is not None and arguments.report.suffix != ".md":
+        raise UsageError(
+            f"--report {arguments.report} does not end in .md.", hint="the report is written as Markdown"
+        )
+    for option, path in (("--json", arguments.json_file), ("--report", arguments.report)):
+        if path is not None and str(path) != "-" and (path.is_dir() or not path.absolute().parent.is_dir()):
+            raise UsageError(
+                f"{option} {path} cannot be written there.", hint="name a file in a folder that exists"
+            )
+
+
+def _check(words: Sequence[str], folder: Path) -> Check:
     if words[0] == "--":
         if len(words) == 1:
             raise UsageError(
@@ -145,6 +221,10 @@ def _variables(asked: Sequence[str], caller: Mapping[str, str]) -> dict[str, str
     variables = {}
     for item in asked:
         name, equals, value = item.partition("=")
+        if not name:
+            raise UsageError(
+                f"--env {item!r} names no variable.", hint="write `--env NAME` or `--env NAME=VALUE`"
+            )
         if not equals and name not in caller:
             raise UsageError(
                 f"--env {name}: it is not set here.", hint=f"set it, or write `--env {name}=VALUE`"
@@ -164,27 +244,28 @@ def _name(asked: str | None, package: str) -> str:
     return asked
 
 
-def _finish(answer: Answer, arguments: RunArguments, screen: Screen, error: BisectError | None) -> None:
-    """Print the answer, then write the files: a full disk must not keep it from the screen."""
-    to_stdout = arguments.json_file is not None and str(arguments.json_file) == "-"
+def finish(answer: Answer, arguments: RunArguments, screen: Screen, error: BisectError | None) -> None:
+    """Print the answer and write the files, each whatever becomes of the others."""
+    document = json.dumps(as_json(answer), indent=2) + "\n"
     if error is not None:
         screen.error(error.what, error.hint)
-    if to_stdout:
-        sys.stdout.write(json.dumps(as_json(answer), indent=2) + "\n")
-    elif error is None or answer.trials:
-        sys.stdout.write(result_text(answer))
-    sys.stdout.flush()
-    if arguments.json_file is not None and not to_stdout:
-        _write(arguments.json_file, json.dumps(as_json(answer), indent=2) + "\n")
+    if str(arguments.json_file) == "-":
+        screen.result(document)
+    else:
+        screen.result(result_text(answer, is_error=error is not None))
+    faults = []
+    if arguments.json_file is not None and str(arguments.json_file) != "-":
+        faults += _write(arguments.json_file, document)
     if arguments.report is not None:
-        _write(arguments.report, as_markdown(answer))
+        faults += _write(arguments.report, as_markdown(answer))
+    if faults:
+        raise faults[0]
 
 
-def _write(path: Path, text: str) -> None:
+def _write(path: Path, text: str) -> list[StorageFault]:
     try:
         path.write_text(text, encoding="utf-8")
     except OSError as error:
-        raise StorageFault(
-            f"{path} cannot be written: {error.strerror}.",
-            hint="the answer stands above; choose another file",
-        ) from error
+        what = f"{path} cannot be written: {error.strerror}."
+        return [StorageFault(what, hint="the answer stands above; `nightly-bisect replay` writes it anew")]
+    return []

@@ -6,6 +6,7 @@ stderr carries progress, stdout the result. Without a terminal there are plain l
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections.abc import Iterator, Sequence
 from typing import assert_never
 
@@ -30,6 +31,7 @@ class Screen:
     def __init__(self, level: int = 0) -> None:
         self.level = level
         self._console = Console(stderr=True, highlight=False, soft_wrap=True)
+        self._dim = "" if self._console.no_color else "dim"
         self._progress: Progress | None = None
         self._task: TaskID | None = None
 
@@ -83,12 +85,18 @@ class Screen:
     def detail(self, text: str) -> None:
         """Print a line that only ``-v`` shows."""
         if self.level > 0:
-            self._console.print(Text(printable(text), style="dim"))
+            self._console.print(Text(printable(text), style=self._dim))
 
     def error(self, what: str, hint: str) -> None:
         """Print an error: what failed, then what to do."""
         self._console.print(Text(f"error: {printable(what)}", style="red"))
         self._console.print(Text(f"\nhint: {printable(hint)}"))
+
+    def result(self, text: str) -> None:
+        """Print the result to stdout; that nobody reads it does not keep the files from being written."""
+        with contextlib.suppress(OSError, ValueError, AttributeError):
+            sys.stdout.write(text)
+            sys.stdout.flush()
 
     def say(self, text: str) -> None:
         """Print one lasting line."""
@@ -102,7 +110,7 @@ class Screen:
         steps = f"  [{_count(left, 'step')} left at most]" if left else ""
         line = Text(trial_line(event.observation, event.judgement))
         line.stylize(_COLOURS[event.judgement.verdict])
-        self._console.print(line.append(steps, style="dim"))
+        self._console.print(line.append(steps, style=self._dim))
 
     def _update(self, what: str, done: int | None, total: int | None) -> None:
         if self._progress is None or self._task is None:
@@ -152,9 +160,9 @@ def plan_lines(plan: Plan) -> list[str]:
     return lines
 
 
-def result_text(answer: Answer) -> str:
-    """Return what goes to stdout at the end."""
-    return "\n".join(answer_lines(answer)) + "\n"
+def result_text(answer: Answer, *, is_error: bool = False) -> str:
+    """Return what goes to stdout at the end; an error has said its sentence on stderr already."""
+    return "\n".join(answer_lines(answer, with_sentence=not is_error)) + "\n"
 
 
 def _count(number: int, one: str, many: str | None = None) -> str:

@@ -14,7 +14,7 @@ from nightly_bisect.index.memory import Memory
 from nightly_bisect.index.page import Page, Row, Unreadable, read_page
 from nightly_bisect.index.profile import RELEASES, Profile
 from nightly_bisect.index.targets import Target, python_of
-from nightly_bisect.index.unlisted import Place, ask
+from nightly_bisect.index.unlisted import Place, Prober
 from nightly_bisect.index.web import Web
 from nightly_bisect.index.wheel_names import (
     NotAWheel,
@@ -23,7 +23,7 @@ from nightly_bisect.index.wheel_names import (
     channel_folder,
     parse_wheel,
 )
-from nightly_bisect.model import Nightly, Slot, Stamp, UnlistedDay
+from nightly_bisect.model import Nightly, Slot, Stamp, UnlistedDay, Wheel
 
 # A page lists a stretch of days without larger holes, and now and then a few strays before it.
 _LARGEST_HOLE = timedelta(days=10)
@@ -52,6 +52,11 @@ class Request:
         return url.replace("{channel}", self.channel or "").rstrip("/") + "/"
 
     @property
+    def home_of_plain(self) -> str | None:
+        """The root whose files without a local version belong to the channel: the default one's."""
+        return self.root_url if self.channel == self.profile.index.default_channel else None
+
+    @property
     def releases(self) -> bool:
         """Whether stable releases are asked for, instead of dated builds."""
         return self.channel == RELEASES
@@ -77,18 +82,15 @@ class Catalog:
         page: Page,
         nightlies: Sequence[Nightly],
         unreadable: Sequence[Unreadable],
-        web: Web,
-        memory: Memory,
+        prober: Prober,
         now: datetime,
     ) -> None:
         self.request = request
         self.page = page
         self.nightlies = tuple(nightlies)
         self.unreadable = tuple(unreadable)
-        self._web = web
-        self._memory = memory
+        self.prober = prober
         self._now = now
-        self._place = _place(request, nightlies)
 
     @property
     def newest(self) -> Nightly:
@@ -110,7 +112,8 @@ class Catalog:
     def first_day(self) -> date:
         """The first day that can have a nightly, as far as is known."""
         listed = min(nightly.stamp.day for nightly in self.nightlies)
-        attested = self._place.first_day if self._place else None
+        place = self.prober.place
+        attested = place.first_day if place else None
         return min(listed, attested) if attested else listed
 
     def slots(self, first: date, last: date) -> list[Slot]:
@@ -122,8 +125,7 @@ class Catalog:
 
     def ask(self, slot: UnlistedDay) -> Nightly | None:
         """Ask the server for the nightly of a day that the page doesn't list; None when absent."""
-        assert self._place is not None
-        return ask(self._place, slot.stamp.day, self._web, self._memory, self._now)
+        return self.prober.ask(slot)
 
     def notes(self) -> list[str]:
         """Say what a reader of the answer should know of the page."""
@@ -140,7 +142,7 @@ class Catalog:
         return notes
 
     def _unlisted_days(self, first: date, last: date) -> Iterable[UnlistedDay]:
-        if self._place is None:
+        if self.prober.place is None:
             return
         listed = {nightly.stamp.day for nightly in self.nightlies}
         day = max(first, self.first_day)
@@ -154,12 +156,13 @@ class Catalog:
 def load_catalog(request: Request, web: Web, memory: Memory, now: datetime) -> Catalog:
     """Read the index page; raise `IndexFault`, or `NothingInstallable` when no wheel fits."""
     page = _fetch(request, web)
-    of_package, unreadable = _of_package(page, request)
+    of_package, unreadable = _of_package(page, request, now)
     of_channel = _of_channel(of_package, request, page)
     nightlies = _group(of_channel, request)
     if not any(nightly.wheel for nightly in nightlies):
         raise _no_wheel(request, nightlies)
-    return Catalog(request, page, nightlies, unreadable, web, memory, now)
+    prober = Prober(place_of(request, nightlies), _some_wheels(nightlies), web, memory, now)
+    return Catalog(request, page, nightlies, unreadable, prober, now)
 
 
 def _fetch(request: Request, web: Web) -> Page:
@@ -173,7 +176,7 @@ def _fetch(request: Request, web: Web) -> Page:
     return read_page(document.body, document.url, document.content_type)
 
 
-def _of_package(page: Page, request: Request) -> tuple[list[Listed], list[Unreadable]]:
+def _of_package(page: Page, request: Request, now: datetime) -> tuple[list[Listed], list[Unreadable]]:
     """Keep the dated wheels (or stable releases) of the package; name what can't be understood."""
     listed: list[Listed] = []
     unreadable = list(page.unreadable)
@@ -193,6 +196,8 @@ def _of_package(page: Page, request: Request) -> tuple[list[Listed], list[Unread
         elif request.releases:
             if not name.version.is_prerelease:
                 listed.append(Listed(row, name))
+        elif name.stamp is not None and name.stamp.day > now.date() + timedelta(days=1):
+            unreadable.append(Unreadable(filename, "dated in the future"))
         elif name.stamp is None:
             unreadable.append(Unreadable(filename, "no date in its version"))
         else:
@@ -216,7 +221,9 @@ def _of_channel(listed: list[Listed], request: Request, page: Page) -> list[List
     if channel is None or request.releases:
         return listed
     kept = [
-        item for item in listed if belongs_to_channel(item.row.wheel, item.name, channel, request.root_url)
+        item
+        for item in listed
+        if belongs_to_channel(item.row.wheel, item.name, channel, request.home_of_plain)
     ]
     if not kept:
         there = sorted({i.name.version.local or channel_folder(i.row.wheel.url) for i in listed})
@@ -301,7 +308,8 @@ def host_allowed(row: Row, request: Request) -> bool:
     return any(host == allowed or host.endswith(f".{allowed}") for allowed in hosts)
 
 
-def _place(request: Request, nightlies: Sequence[Nightly]) -> Place | None:
+def place_of(request: Request, nightlies: Iterable[Nightly]) -> Place | None:
+    """Return where to look for what the page doesn't list; None where that is not known."""
     known = request.profile.unlisted
     if known is None or request.channel is None or request.releases:
         return None
@@ -315,6 +323,11 @@ def _place(request: Request, nightlies: Sequence[Nightly]) -> Place | None:
         tuple(sorted(bases)),
     )
     return place if place.form() else None
+
+
+def _some_wheels(nightlies: Sequence[Nightly]) -> list[Wheel]:
+    """Return wheels that exist; the newest comes last, which is surely still there."""
+    return [nightly.wheel for nightly in nightlies if nightly.wheel]
 
 
 def _near_channels(request: Request) -> str:

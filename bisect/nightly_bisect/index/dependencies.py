@@ -83,7 +83,7 @@ class NightlyIndex:
             return False
         if name.stamp is None or request.channel is None:
             return True
-        return belongs_to_channel(row.wheel, name, request.channel, request.root_url)
+        return belongs_to_channel(row.wheel, name, request.channel, request.home_of_plain)
 
 
 def read_requirements(texts: Iterable[str]) -> list[Requirement]:
@@ -94,9 +94,20 @@ def read_requirements(texts: Iterable[str]) -> list[Requirement]:
             requirements.append(Requirement(text))
         except InvalidRequirement as error:
             raise UsageError(
-                f"--with {text!r} is not a requirement: {error}.",
+                f"--with {text!r} is not a requirement: {str(error).splitlines()[0]}.",
                 hint="write it as in requirements.txt, for example 'numpy<2' or 'pkg @ file:///…'",
             ) from error
+    return requirements
+
+
+def plain_requirements(text: str) -> list[Requirement]:
+    """Return the requirements of a requirements file that stand on a line of their own."""
+    requirements = []
+    for line in text.splitlines():
+        try:
+            requirements.append(Requirement(line.partition(" #")[0].strip()))
+        except InvalidRequirement:
+            continue  # options, comments, continued lines: the installer reads them
     return requirements
 
 

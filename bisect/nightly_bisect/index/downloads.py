@@ -131,16 +131,18 @@ class WheelStore:
 
 @contextlib.contextmanager
 def storage_faults(where: Path) -> Iterator[None]:
-    """Turn the disk's errors below ``where`` into `StorageFault`."""
+    """Turn the disk's errors, at ``where`` unless they name a file, into `StorageFault`."""
     try:
         yield
     except OSError as error:
+        where = Path(error.filename) if isinstance(error.filename, str) else where
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise no_space(where) from error
         if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EIO):
             raise StorageFault(
-                f"The folder {where} cannot be written: {error.strerror}.",
-                hint="choose another folder with --cache-dir",
+                f"{where} cannot be written: {error.strerror}.",
+                hint="choose another folder with --cache-dir (wheels and environments) or the variable "
+                "XDG_STATE_HOME (journal and logs)",
             ) from error
         raise
 

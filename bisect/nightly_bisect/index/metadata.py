@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -63,6 +64,18 @@ def read_metadata(path: Path) -> WheelMetadata:
     if (found, version) != (name.project, name.version):
         raise CorruptWheel(f"its METADATA says {found} {version}")
     return WheelMetadata(found, version, requirements, top_level)
+
+
+def recorded_commit(path: Path, attribute: str) -> str | None:
+    """Read the commit out of the wheel's own source: ``package.module.name`` is ``name = 'hex'``."""
+    module, _, name = attribute.rpartition(".")
+    try:
+        with zipfile.ZipFile(path) as archive:
+            source = archive.read(module.replace(".", "/") + ".py").decode(errors="replace")
+    except (KeyError, zipfile.BadZipFile):
+        return None
+    match = re.search(rf"^{re.escape(name)}\b[^=\n]*=\s*['\"]([0-9a-f]{{7,40}})['\"]", source, re.MULTILINE)
+    return match[1] if match else None
 
 
 def _top_level(names: list[str]) -> tuple[str, ...]:

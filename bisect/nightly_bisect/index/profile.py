@@ -74,6 +74,7 @@ class Unlisted:
     newer_since: date | None
     files: tuple[FileForm, ...]
     base_versions: tuple[tuple[str, Period], ...]
+    pythons: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,6 +248,7 @@ def _unlisted(table: _Table) -> Unlisted | None:
             (window.need("version", str), Period(window.day("first"), window.day("last")))
             for window in table.tables("base_versions")
         ),
+        pythons=table.strings("pythons"),
     )
     newer.done()
     table.done()

@@ -6,18 +6,19 @@ names are built from what the profile attests, and one HEAD request each tells w
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from datetime import date, datetime
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 from packaging.version import Version
 
+from nightly_bisect.errors import Refused
 from nightly_bisect.index.memory import Memory
 from nightly_bisect.index.profile import FileForm, Unlisted
-from nightly_bisect.index.targets import Target
-from nightly_bisect.index.web import Web
-from nightly_bisect.model import Nightly, Stamp, Wheel
+from nightly_bisect.index.targets import Target, make_target
+from nightly_bisect.index.web import FileInfo, Web
+from nightly_bisect.model import Nightly, Stamp, UnlistedDay, Wheel
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,21 +82,65 @@ def base_versions(place: Place, day: date) -> list[str]:
     return [base for base in seen if not newest or Version(base) >= Version(newest[0])]
 
 
-def ask(place: Place, day: date, web: Web, memory: Memory, now: datetime) -> Nightly | None:
-    """Look for the nightly of ``day``; None when no candidate exists."""
-    for wheel in candidates(place, day):
-        info = memory.recall(wheel.url, now)
-        if info is None:
-            answer = web.file_info(wheel.url)
-            memory.keep(wheel.url, answer, now)
-            info = answer or False
-        if info:
-            # Hashes in headers are not used as a promise: the same name is re-uploaded at times,
-            # and the header is the object's, not the page's. The bytes are hashed when they come.
-            found = Wheel(wheel.filename, wheel.url, None, info.size_bytes)  # type: ignore[union-attr]
-            version = wheel.filename.split("-")[1]
-            return Nightly(Stamp(day), version, found)
-    return None
+class Prober:
+    """Asks the server whether days that the page doesn't list have a nightly.
+
+    PyTorch's server answers 403 for what is absent and for whom it blocks alike. ``known`` are wheels
+    that exist: one of them is asked for before an absence is believed.
+    """
+
+    def __init__(
+        self, place: Place | None, known: Sequence[Wheel], web: Web, memory: Memory, now: datetime
+    ) -> None:
+        self.place = place
+        self._known = {urlsplit(wheel.url).netloc: wheel.url for wheel in known}
+        self._web = web
+        self._memory = memory
+        self._now = now
+
+    def ask(self, slot: UnlistedDay) -> Nightly | None:
+        """Return the nightly of a day; None when there is none for the place's Python."""
+        return self._ask(self.place, slot.stamp.day) if self.place else None
+
+    def ask_for_others(self, slot: UnlistedDay) -> Nightly | None:
+        """Return the nightly of a day that has wheels for other Pythons only, or None."""
+        place = self.place
+        if place is None:
+            return None
+        for python in place.known.pythons:
+            if python == place.target.python:
+                continue
+            target = make_target(python, place.target.family)
+            if found := self._ask(replace(place, target=target), slot.stamp.day):
+                return Nightly(found.stamp, found.version, None, (f"Python {python}",))
+        return None
+
+    def _ask(self, place: Place, day: date) -> Nightly | None:
+        for wheel in candidates(place, day):
+            info = self._memory.recall(wheel.url, self._now)
+            if info is None:
+                info = self._web.file_info(wheel.url)
+                if info is None:
+                    self._confirm_access(wheel.url)
+                self._memory.keep(wheel.url, info, self._now)
+            if isinstance(info, FileInfo):
+                self._known.setdefault(urlsplit(wheel.url).netloc, wheel.url)
+                # A hash in a header would be no promise: names are uploaded again at times. The
+                # bytes are hashed when they come.
+                found = Wheel(wheel.filename, wheel.url, None, info.size_bytes)
+                return Nightly(Stamp(day), wheel.filename.split("-")[1], found)
+        return None
+
+    def _confirm_access(self, absent_url: str) -> None:
+        """Raise `Refused` when the host of ``absent_url`` denies what it is known to have, too."""
+        known = self._known.get(urlsplit(absent_url).netloc)
+        if known is not None and self._web.file_info(known) is None:
+            raise Refused(
+                f"{urlsplit(absent_url).netloc} refuses {known} as well, which it is known to have: it "
+                "may be blocking requests.",
+                url=absent_url,
+                hint="wait a while, or check the proxy, then run the same command again",
+            )
 
 
 def _roots(place: Place, day: date) -> list[str]:

@@ -44,18 +44,19 @@ def parse_wheel(filename: str) -> WheelName:
     return WheelName(canonicalize_name(project), version, stamp_of(version), tags)
 
 
-def belongs_to_channel(wheel: Wheel, name: WheelName, channel: str, root_url: str) -> bool:
+def belongs_to_channel(wheel: Wheel, name: WheelName, channel: str, home_url: str | None) -> bool:
     """Tell whether a listed wheel is of ``channel``.
 
     A page can hold all channels, and what is stored beside them. The local part of the version
-    decides; a wheel without one (macOS, old aarch64) belongs to the folder that it lies in.
+    decides; a wheel without one (macOS, old aarch64) belongs to the folder that it lies in, and to the
+    channel whose root is ``home_url``.
     """
     local = name.version.local
     if local is not None:
         return local == _LOCAL_LABEL.get(channel, channel)
-    return channel_folder(wheel.url) == channel or _folder_path(wheel.url) == urlsplit(root_url).path.strip(
-        "/"
-    )
+    if channel_folder(wheel.url) == channel:
+        return True
+    return home_url is not None and _folder_path(wheel.url) == urlsplit(home_url).path.strip("/")
 
 
 def channel_folder(url: str) -> str:

@@ -63,7 +63,10 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What the answer is about: it makes no sense without these."""
+    """What the answer is about: it makes no sense without these.
+
+    ``resume`` is the command that goes on with it, once there is something to go on with.
+    """
 
     find: Find
     package: str
@@ -71,6 +74,7 @@ class Setting:
     target: str
     repository: str | None
     bisection: str
+    resume: str | None
     reproduce: str
     check_name: str
     check_text: str | None

@@ -28,9 +28,9 @@ def trial_line(seen: Observation, judgement: Judgement) -> str:
     return printable(f"{line}  ({seconds})" if seconds else line)
 
 
-def answer_lines(answer: Answer) -> list[str]:
-    """Return the answer, the last lines of a run; the very last is the command to reproduce it."""
-    lines = ["", answer.sentence, ""]
+def answer_lines(answer: Answer, *, with_sentence: bool = True) -> list[str]:
+    """Return the answer, the last lines of a run; the very last is a command: to reproduce it, or to resume."""
+    lines = ["", answer.sentence, ""] if with_sentence else [""]
     last, first = answer.words
     if answer.before is not None:
         lines.append(f"{last + ':':<12} {_build(answer.before)}")
@@ -48,9 +48,11 @@ def answer_lines(answer: Answer) -> list[str]:
         lines.append(f"{'changed too:':<12} {', '.join(map(change_text, answer.dependency_changes))}")
     lines.append(f"{'trials:':<12} {len(answer.trials)}")
     lines += [f"{'note:':<12} {note}" for note in answer.notes]
-    if answer.hint:
+    if answer.hint and with_sentence:
         lines += ["", f"hint: {answer.hint}"]
     lines += ["", f"reproduce: {answer.setting.reproduce}"]
+    if answer.setting.resume and answer.status in (Status.INTERRUPTED, Status.FAILED):
+        lines.append(f"resume: {answer.setting.resume}")
     return [printable(line) for line in lines]
 
 

@@ -39,6 +39,7 @@ def as_json(answer: Answer) -> dict[str, Any]:
         "notes": list(answer.notes),
         "bisection": setting.bisection,
         "reproduce": setting.reproduce,
+        "resume": setting.resume,
     }
 
 

@@ -1,8 +1,14 @@
-"""Note from where the package under test is imported, in every process of a check.
+"""Note what a check does with the package under test, in every Python process of it.
 
-Installed into the environment beside a ``.pth`` line that imports it. A check that stands in a
-source checkout, or that starts another Python, would otherwise be judged on the wrong package.
-Without the two variables it does nothing. Standard library only, Python 3.8 syntax.
+Installed into the environment beside a ``.pth`` line that imports it. It appends one JSON object a
+line to the file that NIGHTLY_BISECT_WITNESS_FILE names:
+
+    {"imported": "/path/to/torch/__init__.py"}          from where NIGHTLY_BISECT_WITNESS_PACKAGE came
+    {"uncaught": {"pid": 1, "kind": "AssertionError", "text": "…", "frame": "assert x == 1"}}
+
+The first unmasks a check that stands in a source checkout; the second tells the exception that ended
+a program from those that it printed and survived. Without the variables it does nothing.
+Standard library only, Python 3.8 syntax.
 """
 
 import os
@@ -23,25 +29,62 @@ class Witness:
             from importlib.machinery import PathFinder
 
             spec = PathFinder.find_spec(fullname)
-            self.note((spec.origin or "namespace") if spec else "nowhere")
-        return
+            if spec:
+                note(self.path, {"imported": spec.origin or str(list(spec.submodule_search_locations or []))})
 
-    def note(self, origin: str) -> None:
+
+def watch_exceptions(path: str) -> None:
+    """Look on at exceptions that end this program; they are reported as ever."""
+    usual = sys.excepthook
+
+    def hook(kind: Any, error: Any, trace: Any) -> None:
         try:
-            descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-            try:
-                os.write(descriptor, (origin + "\n").encode("utf-8", "backslashreplace"))
-            finally:
-                os.close(descriptor)
-        except OSError:
-            pass  # a full disk must not fail the user's check
+            lines = str(error).strip().splitlines()
+            seen = {"pid": os.getpid(), "kind": kind.__name__, "text": lines[0] if lines else ""}
+            if seen["text"].endswith(":") and len(lines) > 1:
+                seen["text"] += " " + lines[1].strip()
+            seen["frame"] = own_frame(trace)
+            note(path, {"uncaught": seen})
+        except Exception:
+            pass  # a witness must not change what it looks at
+        usual(kind, error, trace)
+
+    sys.excepthook = hook
+
+
+def own_frame(trace: Any) -> str:
+    """Return the source line of the deepest frame that belongs to the check itself."""
+    import traceback
+
+    library = os.path.dirname(os.__file__)
+    own = [
+        frame.line or ""
+        for frame in traceback.extract_tb(trace)
+        if "site-packages" not in frame.filename and not frame.filename.startswith((library, "<frozen"))
+    ]
+    return own[-1] if own else ""
+
+
+def note(path: str, what: Any) -> None:
+    import json
+
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        try:
+            os.write(descriptor, (json.dumps(what) + "\n").encode("ascii"))
+        finally:
+            os.close(descriptor)
+    except OSError:
+        pass  # a full disk must not fail the user's check
 
 
 def watch() -> None:
     package = os.environ.get("NIGHTLY_BISECT_WITNESS_PACKAGE")
     path = os.environ.get("NIGHTLY_BISECT_WITNESS_FILE")
-    if package and path:
-        sys.meta_path.insert(0, Witness(package, path))
+    if path:
+        watch_exceptions(path)
+        if package:
+            sys.meta_path.insert(0, Witness(package, path))
 
 
 watch()

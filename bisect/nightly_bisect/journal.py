@@ -1,0 +1,251 @@
+"""The journal: every bisection and everything that it observed, in one SQLite file.
+
+Entries are only ever appended, and committed to disk before they are shown or used. Where a search
+stands, what comes next and what the answer is are recomputed from them each time, so that resuming,
+undoing and replaying are the same fold.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from nightly_bisect.errors import StorageFault, UsageError
+from nightly_bisect.model import Observation, Slot
+
+SCHEMA = 1
+
+_TABLES = """
+create table bisections (
+    name text primary key, began_at text not null, arguments text not null, folder text not null,
+    check_sha256 text, slots text not null, walk_back integer not null, notes text not null);
+create table entries (
+    id integer primary key autoincrement, bisection text not null references bisections (name),
+    kind text not null check (kind in ('trial', 'mark', 'undo')), key text,
+    wheel_url text, wheel_sha256 text, body text, at text not null);
+create index entries_of on entries (bisection, id);
+create index entries_by_key on entries (key) where key is not null;
+create index entries_by_wheel on entries (wheel_url) where wheel_url is not null;
+"""
+
+
+class Kind(StrEnum):
+    """What an entry is: a trial, the user's own knowledge, or a word taken back."""
+
+    TRIAL = "trial"
+    MARK = "mark"
+    UNDO = "undo"
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A bisection as it began: enough to go on without asking the index again.
+
+    ``arguments`` is the command line as JSON values; ``folder`` where the user stood.
+    """
+
+    name: str
+    began_at: datetime
+    arguments: dict[str, Any]
+    folder: Path
+    check_sha256: str | None
+    slots: tuple[Slot, ...]
+    walk_back: bool
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One entry; ``observation`` is None for an undo."""
+
+    kind: Kind
+    at: datetime
+    observation: Observation | None
+
+
+def effective(entries: Iterable[Entry]) -> list[Observation]:
+    """Return the observations that hold: the newest of each nightly, less what was undone."""
+    held: list[Observation] = []
+    for entry in entries:
+        if entry.kind is Kind.UNDO:
+            del held[-1:]
+        elif entry.observation is not None:
+            held.append(entry.observation)
+    newest = {observation.nightly.version: observation for observation in held}
+    return [o for o in held if newest[o.nightly.version] is o]
+
+
+class Journal:
+    """The journal in the file ``path``, which is made at need."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def begin(self, record: Record) -> None:
+        """Write down that a bisection begins; raise `UsageError` when its name is taken."""
+        row = (
+            record.name,
+            record.began_at.isoformat(),
+            json.dumps(record.arguments),
+            str(record.folder),
+            record.check_sha256,
+            _dump(tuple[Slot, ...], record.slots),
+            record.walk_back,
+            json.dumps(record.notes),
+        )
+        with self._open() as database:
+            try:
+                database.execute("insert into bisections values (?, ?, ?, ?, ?, ?, ?, ?)", row)
+            except sqlite3.IntegrityError:
+                raise UsageError(
+                    f"There is a bisection named {record.name} already.",
+                    hint=f"go on with it: `nightly-bisect resume {record.name}`, or choose another --name",
+                ) from None
+
+    def append(self, name: str, kind: Kind, observation: Observation | None, key: str | None = None) -> None:
+        """Commit one entry; when this returns it survives a crash of the machine."""
+        wheel = observation.nightly.wheel if observation else None
+        row = (
+            name,
+            kind.value,
+            key,
+            wheel.url if wheel else None,
+            observation.wheel_sha256 if observation else None,
+            _dump(Observation, observation) if observation else None,
+            datetime.now(UTC).isoformat(),
+        )
+        with self._open() as database:
+            database.execute(
+                "insert into entries (bisection, kind, key, wheel_url, wheel_sha256, body, at) "
+                "values (?, ?, ?, ?, ?, ?, ?)",
+                row,
+            )
+
+    def records(self) -> list[Record]:
+        """Return all bisections, the oldest first."""
+        with self._open() as database:
+            rows = database.execute("select * from bisections order by began_at").fetchall()
+        return [_record(row) for row in rows]
+
+    def record(self, name: str) -> Record:
+        """Return one bisection; raise `UsageError` when there is none of that name."""
+        with self._open() as database:
+            row = database.execute("select * from bisections where name = ?", (name,)).fetchone()
+        if row is None:
+            raise UsageError(
+                f"There is no bisection named {name}.", hint="`nightly-bisect status` lists them"
+            )
+        return _record(row)
+
+    def entries(self, name: str) -> list[Entry]:
+        """Return what a bisection observed, in order."""
+        with self._open() as database:
+            rows = database.execute(
+                "select kind, at, body from entries where bisection = ? order by id", (name,)
+            ).fetchall()
+        return [
+            Entry(Kind(kind), datetime.fromisoformat(at), _load(Observation, body) if body else None)
+            for kind, at, body in rows
+        ]
+
+    def earlier(self, key: str) -> tuple[str, Observation] | None:
+        """Return the newest trial with the same key, and the bisection that ran it."""
+        with self._open() as database:
+            row = database.execute(
+                "select bisection, body from entries where key = ? and kind = 'trial' "
+                "order by id desc limit 1",
+                (key,),
+            ).fetchone()
+        return (row[0], _load(Observation, row[1])) if row else None
+
+    def other_bytes(self, wheel_url: str, sha256: str) -> str | None:
+        """Return the hash of other bytes that were once tested under the same URL, or None."""
+        with self._open() as database:
+            row = database.execute(
+                "select wheel_sha256 from entries where wheel_url = ? and wheel_sha256 <> ? "
+                "order by id desc limit 1",
+                (wheel_url, sha256),
+            ).fetchone()
+        return str(row[0]) if row else None
+
+    @contextmanager
+    def _open(self) -> Iterator[sqlite3.Connection]:
+        """Open the file for one transaction."""
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with closing(sqlite3.connect(self.path, timeout=60, isolation_level=None)) as database:
+                # WAL with FULL: a commit is on the disk when it returns, also after a power cut.
+                database.execute("pragma journal_mode = wal")
+                database.execute("pragma synchronous = full")
+                database.execute("begin immediate")
+                try:
+                    self._prepare(database)
+                    yield database
+                except BaseException:
+                    database.execute("rollback")
+                    raise
+                database.execute("commit")
+        except (sqlite3.Error, OSError) as error:
+            raise self._fault(error) from error
+
+    def _prepare(self, database: sqlite3.Connection) -> None:
+        (version,) = database.execute("pragma user_version").fetchone()
+        if version == SCHEMA:
+            return
+        if version > SCHEMA:
+            raise StorageFault(
+                f"The journal {self.path} was written by a newer nightly-bisect (schema {version}).",
+                hint="use that version; the file was left as it is",
+            )
+        if database.execute("select count(*) from sqlite_master").fetchone() != (0,):
+            raise StorageFault(
+                f"{self.path} is a database of something else.",
+                hint="move it away; the file was left as it is",
+            )
+        for statement in _TABLES.split(";"):
+            database.execute(statement)
+        database.execute(f"pragma user_version = {SCHEMA}")
+
+    def _fault(self, error: sqlite3.Error | OSError) -> StorageFault:
+        text = str(error)
+        if "full" in text or "No space" in text:
+            hint = "free some disk space, then `nightly-bisect resume`: what was committed is kept"
+        elif "malformed" in text or "not a database" in text:
+            hint = "the file was left as it is; move it away to begin a new journal, and keep it: " \
+                "`sqlite3 FILE .recover` may read what is left"  # fmt: skip
+        else:
+            hint = "check the folder and its permissions (XDG_STATE_HOME chooses another)"
+        return StorageFault(f"The journal {self.path} cannot be used: {text}.", hint=hint)
+
+
+def _record(row: tuple[Any, ...]) -> Record:
+    name, began_at, arguments, folder, check_sha256, slots, walk_back, notes = row
+    return Record(
+        name,
+        datetime.fromisoformat(began_at),
+        json.loads(arguments),
+        Path(folder),
+        check_sha256,
+        _load(tuple[Slot, ...], slots),
+        bool(walk_back),
+        tuple(json.loads(notes)),
+    )
+
+
+def _dump(kind: Any, value: Any) -> str:
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(kind).dump_json(value).decode()
+
+
+def _load(kind: Any, text: str) -> Any:
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(kind).validate_json(text)
