@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 
-from packaging.version import InvalidVersion, Version
+from packaging.version import Version
 
 from nightly_bisect.errors import UsageError
 from nightly_bisect.model import Stamp
@@ -57,7 +57,7 @@ def parse_when(text: str, option: str) -> When:
         return OnDay(_day(text, option, *match.groups()))
     try:
         version = Version(word)
-    except InvalidVersion:
+    except ValueError:  # InvalidVersion, and numbers too long for Python to read
         raise UsageError(
             f"{option} {text!r} is not a day or a version.", hint=f"write one of: {FORMS}"
         ) from None
@@ -90,7 +90,7 @@ def stamp_of(version: Version) -> Stamp | None:
 def _stamp(year: str, month: str, day: str, serial: str) -> Stamp | None:
     try:
         return Stamp(date(int(year), int(month), int(day)), int(serial or 0))
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
 
 

@@ -9,7 +9,7 @@ from datetime import date, datetime, timedelta
 from packaging.version import Version
 
 from nightly_bisect.errors import NothingInstallable, UsageError
-from nightly_bisect.index.catalog import Catalog
+from nightly_bisect.index.catalog import Catalog, no_wheel
 from nightly_bisect.model import Find, Nightly, Slot, UnlistedDay
 from nightly_bisect.when import (
     DaysBeforeNewest,
@@ -288,11 +288,7 @@ def _nothing_inside(
     catalog: Catalog, skipped: Sequence[Nightly], option: str
 ) -> NothingInstallable | UsageError:
     if skipped:
-        there = ", ".join(sorted({name for n in skipped for name in n.other_targets}))
-        return NothingInstallable(
-            f"No nightly in the range has a wheel for {catalog.request.target}; there are wheels for {there}.",
-            hint="use another --python",
-        )
+        return no_wheel(catalog.request, skipped)
     return UsageError(
         f"{option}: there is no nightly in the range.",
         hint="`nightly-bisect list` shows what there is",

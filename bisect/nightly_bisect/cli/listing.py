@@ -13,7 +13,7 @@ from nightly_bisect.bisection.ends import read_bounds
 from nightly_bisect.cli.request import WhatArguments, make_request
 from nightly_bisect.cli.screen import Screen
 from nightly_bisect.errors import StorageFault
-from nightly_bisect.index.catalog import Catalog, load_catalog
+from nightly_bisect.index.catalog import Catalog, load_catalog, no_wheel
 from nightly_bisect.index.memory import Memory
 from nightly_bisect.index.web import Web
 from nightly_bisect.model import Nightly, UnlistedDay
@@ -41,6 +41,8 @@ def show_list(arguments: ListArguments) -> int:
     screen.left_out(catalog.unreadable)
     with screen.live():
         nightlies, unlisted = _gather(catalog, first, last, arguments, screen)
+    if nightlies and not any(nightly.wheel for nightly, _ in nightlies):
+        raise no_wheel(request, [nightly for nightly, _ in nightlies])
     if arguments.json_file is None:
         sys.stdout.write("".join(f"{line}\n" for line in _lines(nightlies)))
     else:

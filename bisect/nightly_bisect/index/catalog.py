@@ -21,9 +21,10 @@ from nightly_bisect.index.wheel_names import (
     WheelName,
     belongs_to_channel,
     channel_folder,
+    channel_of_label,
     parse_wheel,
 )
-from nightly_bisect.model import Nightly, Slot, Stamp, UnlistedDay, Wheel
+from nightly_bisect.model import Nightly, Slot, Stamp, UnlistedDay
 
 # A page lists a stretch of days without larger holes, and now and then a few strays before it.
 _LARGEST_HOLE = timedelta(days=10)
@@ -154,14 +155,17 @@ class Catalog:
 
 
 def load_catalog(request: Request, web: Web, memory: Memory, now: datetime) -> Catalog:
-    """Read the index page; raise `IndexFault`, or `NothingInstallable` when no wheel fits."""
+    """Read the index page; raise `IndexFault`.
+
+    That no listed wheel fits is no error yet: an older Python may have wheels that the page lists no
+    longer.
+    """
     page = _fetch(request, web)
     of_package, unreadable = _of_package(page, request, now)
     of_channel = _of_channel(of_package, request, page)
     nightlies = _group(of_channel, request)
-    if not any(nightly.wheel for nightly in nightlies):
-        raise _no_wheel(request, nightlies)
-    prober = Prober(place_of(request, nightlies), _some_wheels(nightlies), web, memory, now)
+    known = [item.row.wheel for item in of_channel]
+    prober = Prober(place_of(request, nightlies), known, web, memory, now)
     return Catalog(request, page, nightlies, unreadable, prober, now)
 
 
@@ -226,7 +230,7 @@ def _of_channel(listed: list[Listed], request: Request, page: Page) -> list[List
         if belongs_to_channel(item.row.wheel, item.name, channel, request.home_of_plain)
     ]
     if not kept:
-        there = sorted({i.name.version.local or channel_folder(i.row.wheel.url) for i in listed})
+        there = sorted({_channel_of(item) for item in listed})
         near = difflib.get_close_matches(channel, there, n=2)
         raise NoSuchPage(
             f"The page {page.url} lists nothing of the channel {channel!r}; it has: {', '.join(there)}.",
@@ -234,6 +238,11 @@ def _of_channel(listed: list[Listed], request: Request, page: Page) -> list[List
             hint=f"use `--channel {(near or there)[0]}`",
         )
     return kept
+
+
+def _channel_of(item: Listed) -> str:
+    local = item.name.version.local
+    return channel_of_label(local) if local else channel_folder(item.row.wheel.url)
 
 
 def _group(listed: list[Listed], request: Request) -> list[Nightly]:
@@ -325,11 +334,6 @@ def place_of(request: Request, nightlies: Iterable[Nightly]) -> Place | None:
     return place if place.form() else None
 
 
-def _some_wheels(nightlies: Sequence[Nightly]) -> list[Wheel]:
-    """Return wheels that exist; the newest comes last, which is surely still there."""
-    return [nightly.wheel for nightly in nightlies if nightly.wheel]
-
-
 def _near_channels(request: Request) -> str:
     channels = request.profile.index.channels
     if request.channel is None or request.channel in channels or not channels:
@@ -338,10 +342,12 @@ def _near_channels(request: Request) -> str:
     return f"there may be no channel {request.channel!r}; near it: {', '.join(near or channels[:3])}"
 
 
-def _no_wheel(request: Request, nightlies: Sequence[Nightly]) -> NothingInstallable:
+def no_wheel(request: Request, nightlies: Sequence[Nightly]) -> NothingInstallable:
+    """Return the error for ``nightlies`` none of which has a fitting wheel: it names those that fit."""
     there = sorted({name for n in nightlies for name in n.other_targets}, key=_by_number)
     here = [name for name in there if _family_matches(name, request.target)]
-    python = here[-1].split(" ")[0] if here else None
+    usual = [name for name in here if "t " not in name] or here
+    python = usual[-1].split(" ")[0] if usual else None
     return NothingInstallable(
         f"No nightly of {request.profile.package} has a wheel for {request.target}; there are wheels "
         f"for {', '.join(there)}.",

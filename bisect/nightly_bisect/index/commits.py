@@ -36,7 +36,8 @@ def _message(repository: str, commit: str, web: Web, variables: Mapping[str, str
     import requests
 
     api = variables.get("GITHUB_API_URL", API_URL).rstrip("/")
-    url = f"{api}/repos{urlsplit(repository).path}/commits/{commit}"
+    path = urlsplit(repository).path.rstrip("/").removesuffix(".git")
+    url = f"{api}/repos{path}/commits/{commit}"
     headers = {"Accept": "application/vnd.github+json"}
     if token := variables.get("GITHUB_TOKEN"):
         headers["Authorization"] = f"Bearer {token}"

@@ -9,12 +9,13 @@ import json
 import os
 import shutil
 import zipfile
+import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import mkstemp
 
-from nightly_bisect.errors import StorageFault
+from nightly_bisect.errors import IndexFault, StorageFault
 from nightly_bisect.index.web import FileInfo, Web
 from nightly_bisect.model import Wheel
 
@@ -85,9 +86,16 @@ class WheelStore:
         if wheel.sha256 not in (None, record.sha256) or _sha256(path) != record.sha256:
             return None
         # Nightlies are re-uploaded under the same name at times, and the index tells no hashes.
-        if wheel.sha256 is None and not _still_the_same(self._web.file_info(wheel.url), record):
+        if wheel.sha256 is None and not self._is_still_the_same(wheel, record):
             return None
         return StoredWheel(path, record.sha256, record.size_bytes)
+
+    def _is_still_the_same(self, wheel: Wheel, record: _Record) -> bool:
+        try:
+            info = self._web.file_info(wheel.url)
+        except IndexFault:
+            return True  # a server that is down says nothing against the file
+        return _still_the_same(info, record)
 
     def _download(self, wheel: Wheel, folder: Path, progress: Progress) -> StoredWheel | None:
         for last in (False,) * (_TRIES - 1) + (True,):
@@ -170,13 +178,27 @@ def _check_bytes(wheel: Wheel, path: Path, record: _Record, info: FileInfo) -> N
         raise CorruptWheel(f"{record.size_bytes} bytes came instead of {info.size_bytes}")
     if wheel.sha256 not in (None, record.sha256):
         raise CorruptWheel(f"its sha256 is {record.sha256}, the index promised {wheel.sha256}")
-    try:
-        with zipfile.ZipFile(path) as archive:
-            names = archive.namelist()
-    except zipfile.BadZipFile as error:
-        raise CorruptWheel(f"not a zip file: {error}") from error
+    with reading_wheel(path) as archive:
+        names = archive.namelist()
+        damaged = archive.testzip()
+    if damaged is not None:
+        raise CorruptWheel(f"{damaged} in it is damaged")
     if not any(name.endswith(".dist-info/METADATA") for name in names):
         raise CorruptWheel("it has no METADATA")
+
+
+@contextlib.contextmanager
+def reading_wheel(path: Path) -> Iterator[zipfile.ZipFile]:
+    """Open a wheel; raise `CorruptWheel` for whatever a damaged archive makes of its reader."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            yield archive
+    except (zipfile.BadZipFile, zlib.error, NotImplementedError, EOFError, RuntimeError, ValueError) as error:
+        raise CorruptWheel(f"not a readable zip file: {error}") from error
+    except OSError as error:
+        if error.errno != errno.EINVAL:  # a seek to where a damaged directory points
+            raise
+        raise CorruptWheel(f"not a readable zip file: {error}") from error
 
 
 def _check_room(folder: Path, size_bytes: int | None) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from nightly_bisect.index.downloads import CorruptWheel
+from nightly_bisect.index.downloads import CorruptWheel, reading_wheel
 from nightly_bisect.index.wheel_names import parse_wheel
 
 _LARGEST_METADATA_BYTES = 4 * 2**20
@@ -48,7 +47,7 @@ class WheelMetadata:
 def read_metadata(path: Path) -> WheelMetadata:
     """Read a wheel's METADATA; raise `CorruptWheel` when it is not what the file name says."""
     name = parse_wheel(path.name)
-    with zipfile.ZipFile(path) as archive:
+    with reading_wheel(path) as archive:
         infos = [i for i in archive.infolist() if i.filename.endswith(".dist-info/METADATA")]
         infos = [i for i in infos if i.filename.count("/") == 1]
         if len(infos) != 1 or infos[0].file_size > _LARGEST_METADATA_BYTES:
@@ -58,7 +57,7 @@ def read_metadata(path: Path) -> WheelMetadata:
             metadata = Metadata.from_raw(raw, validate=False)
             found, version = canonicalize_name(metadata.name), metadata.version
             requirements = tuple(metadata.requires_dist or ())
-        except (ExceptionGroup, ValueError, zipfile.BadZipFile) as error:
+        except (ExceptionGroup, ValueError) as error:
             raise CorruptWheel(f"its METADATA cannot be read: {error}") from error
         top_level = _top_level(archive.namelist())
     if (found, version) != (name.project, name.version):
@@ -70,9 +69,9 @@ def recorded_commit(path: Path, attribute: str) -> str | None:
     """Read the commit out of the wheel's own source: ``package.module.name`` is ``name = 'hex'``."""
     module, _, name = attribute.rpartition(".")
     try:
-        with zipfile.ZipFile(path) as archive:
+        with reading_wheel(path) as archive:
             source = archive.read(module.replace(".", "/") + ".py").decode(errors="replace")
-    except (KeyError, zipfile.BadZipFile):
+    except (KeyError, CorruptWheel):
         return None
     match = re.search(rf"^{re.escape(name)}\b[^=\n]*=\s*['\"]([0-9a-f]{{7,40}})['\"]", source, re.MULTILINE)
     return match[1] if match else None

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
-from urllib.parse import unquote, urldefrag, urljoin, urlsplit
+from urllib.parse import unquote, urljoin, urlsplit
 
 from nightly_bisect.errors import NotAnIndex
 from nightly_bisect.model import Wheel
@@ -71,38 +72,29 @@ def read_page(body: bytes, url: str, content_type: str) -> Page:
 
 
 def _html_rows(text: str, url: str) -> tuple[tuple[Row, ...], tuple[Unreadable, ...]]:
+    from bs4.exceptions import ParserRejectedMarkup
     from pypi_simple import UnsupportedRepoVersionError
     from pypi_simple.html import RepositoryPage
 
     try:
         # Without a base URL: one malformed link must not take the whole page with it.
         links = RepositoryPage.from_html(text).links
-    except (UnsupportedRepoVersionError, ValueError, AssertionError) as error:
+    except (UnsupportedRepoVersionError, ParserRejectedMarkup, ValueError, AssertionError) as error:
         raise _not_an_index(url, f"could not be understood: {error}") from error
-    rows: list[Row] = []
-    unreadable: list[Unreadable] = []
-    for link in links:
-        row = _html_row(link, url)
-        (rows if isinstance(row, Row) else unreadable).append(row)  # type: ignore[arg-type]
-    return _without_doubles(rows, unreadable)
+    return _sorted_out([_html_row(link, url) for link in links])
 
 
 def _html_row(link: Link, page_url: str) -> Row | Unreadable:
-    try:
-        target, fragment = urldefrag(urljoin(page_url, link.url))
-        parts = urlsplit(target)
-    except ValueError as error:
-        return Unreadable(link.url, f"not a URL: {error}")
-    if parts.scheme not in ("http", "https"):
-        return Unreadable(link.url, "not an http link")
     if "data-yanked" in link.attrs:
         return Unreadable(link.url, "yanked")
-    filename = unquote(parts.path).rpartition("/")[2]
+    href, _, fragment = link.url.partition("#")
     digest = _SHA256.search(fragment)
     uploaded = link.attrs.get("data-upload-time")
-    return Row(
-        Wheel(filename, target, digest[1].lower() if digest else None),
-        _from_iso(uploaded) if isinstance(uploaded, str) else None,
+    return _row(
+        href,
+        page_url,
+        sha256=digest[1] if digest else None,
+        uploaded=_from_iso(uploaded) if isinstance(uploaded, str) else None,
     )
 
 
@@ -110,29 +102,60 @@ def _json_rows(body: bytes, url: str) -> tuple[tuple[Row, ...], tuple[Unreadable
     from pypi_simple import ProjectPage, UnsupportedRepoVersionError
 
     try:
-        packages = ProjectPage.from_json_data(json.loads(body), url).packages
-    except (UnsupportedRepoVersionError, ValueError) as error:
+        packages = ProjectPage.from_json_data(json.loads(body)).packages
+    except (UnsupportedRepoVersionError, ValueError, RecursionError) as error:
         raise _not_an_index(url, "is not the JSON of an index page") from error
-    rows = [
-        Row(
-            Wheel(package.filename, package.url, package.digests.get("sha256"), package.size),
-            package.upload_time,
-        )
-        for package in packages
-        if not package.is_yanked
-    ]
-    yanked = [Unreadable(p.filename, "yanked") for p in packages if p.is_yanked]
-    return _without_doubles(rows, yanked)
+    return _sorted_out(
+        [
+            Unreadable(package.filename, "yanked")
+            if package.is_yanked
+            else _row(
+                package.url,
+                url,
+                filename=package.filename,
+                sha256=package.digests.get("sha256"),
+                size_bytes=package.size,
+                uploaded=package.upload_time,
+            )
+            for package in packages
+        ]
+    )
 
 
-def _without_doubles(
-    rows: list[Row], unreadable: list[Unreadable]
+def _row(
+    href: str,
+    page_url: str,
+    *,
+    sha256: str | None,
+    filename: str | None = None,
+    size_bytes: int | None = None,
+    uploaded: datetime | None = None,
+) -> Row | Unreadable:
+    try:
+        target = urljoin(page_url, href)
+        parts = urlsplit(target)
+    except ValueError as error:
+        return Unreadable(href, f"not a URL: {error}")
+    # Parsers disagree about a backslash: one would check another host than the other asks.
+    if parts.scheme not in ("http", "https") or "\\" in target:
+        return Unreadable(href, "not an http link")
+    filename = filename or unquote(parts.path).rpartition("/")[2]
+    return Row(Wheel(filename, target, sha256.lower() if sha256 else None, size_bytes), uploaded)
+
+
+def _sorted_out(
+    found: Sequence[Row | Unreadable],
 ) -> tuple[tuple[Row, ...], tuple[Unreadable, ...]]:
-    """Keep the first of the rows that name one file; say it where they disagree."""
+    """Keep one row of each URL, the one with a hash; say it where hashes disagree."""
+    unreadable = [item for item in found if isinstance(item, Unreadable)]
     kept: dict[str, Row] = {}
-    for row in rows:
-        first = kept.setdefault(row.wheel.filename, row)
-        if first.wheel.sha256 != row.wheel.sha256:
+    for row in found:
+        if not isinstance(row, Row):
+            continue
+        first = kept.setdefault(row.wheel.url, row)
+        if None in (first.wheel.sha256, row.wheel.sha256):
+            kept[row.wheel.url] = first if first.wheel.sha256 else row
+        elif first.wheel.sha256 != row.wheel.sha256:
             unreadable.append(Unreadable(row.wheel.filename, "listed twice with different hashes"))
     return tuple(kept.values()), tuple(unreadable)
 

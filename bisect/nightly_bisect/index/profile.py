@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from packaging.utils import canonicalize_name
+from packaging.version import InvalidVersion, Version
 
 from nightly_bisect.errors import UsageError
 
@@ -200,6 +201,8 @@ def _profile(table: _Table) -> Profile:
         main_commit = re.compile(pattern) if pattern else None
     except re.error as error:
         raise _Wrong(f"`commits.main_commit_in_message` is not a regular expression: {error}") from error
+    if main_commit is not None and main_commit.groups < 1:
+        raise _Wrong("`commits.main_commit_in_message` must hold the commit in a group ( )")
     profile = Profile(
         package=canonicalize_name(table.need("package", str)),
         import_name=table.take("import_name", str),
@@ -240,14 +243,11 @@ def _unlisted(table: _Table) -> Unlisted | None:
         return None
     newer = table.table("newer")
     unlisted = Unlisted(
-        url=table.need("url", str),
-        newer_url=newer.take("url", str),
+        url=_with_slash(table.need("url", str)),
+        newer_url=_with_slash(newer.take("url", str)),
         newer_since=newer.day("since"),
         files=tuple(_file_form(form) for form in table.tables("files")),
-        base_versions=tuple(
-            (window.need("version", str), Period(window.day("first"), window.day("last")))
-            for window in table.tables("base_versions")
-        ),
+        base_versions=tuple(_window(window) for window in table.tables("base_versions")),
         pythons=table.strings("pythons"),
     )
     newer.done()
@@ -258,14 +258,37 @@ def _unlisted(table: _Table) -> Unlisted | None:
 def _file_form(table: _Table) -> FileForm:
     form = FileForm(
         platform=table.need("platform", str),
-        tags=tuple(
-            (tag.need("tag", str), Period(tag.day("since"), tag.day("until"))) for tag in table.tables("tags")
-        ),
+        tags=tuple(_tag(tag) for tag in table.tables("tags")),
         locals=table.strings("locals", ("",)),
         abis=table.strings("abis", ("{abi}",)),
     )
     table.done()
+    for text in (*form.locals, *form.abis):
+        if re.search(r"[{}]", text.replace("{channel}", "").replace("{abi}", "")):
+            raise _Wrong(f"`unlisted.files` has {text!r}; only {{channel}} and {{abi}} can stand in braces")
     return form
+
+
+def _tag(table: _Table) -> tuple[str, Period]:
+    tag: str = table.need("tag", str)
+    period = Period(table.day("since"), table.day("until"))
+    table.done()
+    return tag, period
+
+
+def _window(table: _Table) -> tuple[str, Period]:
+    version: str = table.need("version", str)
+    period = Period(table.day("first"), table.day("last"))
+    table.done()
+    try:
+        Version(version)
+    except InvalidVersion as error:
+        raise _Wrong(f"`unlisted.base_versions.version` is {version!r}, which is no version") from error
+    return version, period
+
+
+def _with_slash(url: Any) -> Any:
+    return url if url is None else url.rstrip("/") + "/"
 
 
 def _configs() -> Path:

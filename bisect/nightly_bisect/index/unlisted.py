@@ -18,6 +18,7 @@ from nightly_bisect.index.memory import Memory
 from nightly_bisect.index.profile import FileForm, Unlisted
 from nightly_bisect.index.targets import Target, make_target
 from nightly_bisect.index.web import FileInfo, Web
+from nightly_bisect.index.wheel_names import local_label
 from nightly_bisect.model import Nightly, Stamp, UnlistedDay, Wheel
 
 
@@ -56,7 +57,7 @@ def candidates(place: Place, day: date) -> Iterator[Wheel]:
     for root in _roots(place, day):
         for base in base_versions(place, day):
             for local in form.locals:
-                version = f"{base}.dev{day:%Y%m%d}{local.format(channel=place.channel)}"
+                version = f"{base}.dev{day:%Y%m%d}{local.format(channel=local_label(place.channel))}"
                 for abi in form.abis:
                     for tag in reversed(tags):
                         name = (
@@ -73,7 +74,11 @@ def base_versions(place: Place, day: date) -> list[str]:
     if inside:
         return inside
     before = [base for base, period in windows if period.last and period.last < day]
-    after = [base for base, period in windows if period.last and day <= period.last]
+    after = [
+        base
+        for base, period in windows
+        if (period.last and day <= period.last) or (period.first and day < period.first)
+    ]
     if after:
         return [*before[-1:], after[0]]
     # Later than anything attested: bases grow, and none is newer than what the page lists.

@@ -114,10 +114,16 @@ class Web:
                 if r.status_code in ABSENT:
                     return None
                 self._raise_for_status(r, url)
+                if r.status_code != 200 or r.headers.get("Content-Type", "").startswith("text/html"):
+                    raise Refused(
+                        f"{url} is answered with a page (HTTP {r.status_code}), not with the file.",
+                        url=url,
+                        hint="a login page of the network does this; open the URL in a browser",
+                    )
                 length = r.headers.get("Content-Length", "")
                 return FileInfo(
                     url,
-                    int(length) if length.isdigit() else None,
+                    int(length) if _is_number(length) else None,
                     r.headers.get("ETag"),
                     # PyTorch's uploads carry the hash as object metadata.
                     r.headers.get("x-amz-meta-checksum-sha256"),
@@ -134,7 +140,7 @@ class Web:
                     return False
                 self._raise_for_status(r, url)
                 length = r.headers.get("Content-Length", "")
-                sink(self._steady(self._chunks(r)), int(length) if length.isdigit() else None)
+                sink(self._steady(self._chunks(r)), int(length) if _is_number(length) else None)
                 return True
 
         return self._with_retries(url, fetch)
@@ -155,6 +161,12 @@ class Web:
                 return attempt()
             except _TryAgain as error:
                 why, wait = error.why, error.wait_s
+            except (
+                ValueError
+            ) as error:  # what is no URL, here or in a redirect; requests' own are of this kind
+                raise Refused(
+                    f"{url} cannot be asked for: {_plain(error)}.", url=url, hint="check --index-url"
+                ) from error
             except requests.exceptions.SSLError as error:
                 raise _tls_refusal(url, error) from error
             except passing as error:
@@ -187,8 +199,14 @@ class Web:
                     yield response
                 return
             response.close()
-            before, target = urlsplit(target), urljoin(target, location)
-            after = urlsplit(target)
+            before = urlsplit(target)
+            try:
+                target = urljoin(target, location)
+                after = urlsplit(target)
+            except ValueError as error:
+                raise Refused(
+                    f"{url} redirects to what is no URL.", url=url, hint="check --index-url"
+                ) from error
             if after.scheme not in ("http", "https") or (before.scheme, after.scheme) == (
                 "https",
                 "http",
@@ -274,11 +292,16 @@ def _tls_refusal(url: str, error: Exception) -> Refused:
 def _retry_after(header: str | None) -> float | None:
     if header is None:
         return None
-    if header.strip().isdigit():
+    if _is_number(header.strip()):
         return float(header)
     with contextlib.suppress(ValueError, TypeError, OverflowError):
         return max(0.0, parsedate_to_datetime(header).timestamp() - time.time())
     return None
+
+
+def _is_number(text: str) -> bool:
+    # Headers may hold characters that are digits to Python and nothing to int().
+    return text.isascii() and text.isdecimal()
 
 
 def _plain(error: BaseException) -> str:

@@ -35,8 +35,8 @@ class NotAWheel(ValueError):
 
 def parse_wheel(filename: str) -> WheelName:
     """Take a wheel's file name apart; raise `NotAWheel`."""
-    if not filename.endswith(".whl"):
-        raise NotAWheel("not a wheel")
+    if not filename.endswith(".whl") or "/" in filename or "\\" in filename:
+        raise NotAWheel("not a wheel's name")
     try:
         project, version, _, tags = parse_wheel_filename(filename)
     except (InvalidWheelFilename, ValueError) as error:
@@ -53,10 +53,20 @@ def belongs_to_channel(wheel: Wheel, name: WheelName, channel: str, home_url: st
     """
     local = name.version.local
     if local is not None:
-        return local == _LOCAL_LABEL.get(channel, channel)
+        return local == local_label(channel)
     if channel_folder(wheel.url) == channel:
         return True
     return home_url is not None and _folder_path(wheel.url) == urlsplit(home_url).path.strip("/")
+
+
+def local_label(channel: str) -> str:
+    """Return the local label of a channel's wheels; mostly its name."""
+    return _LOCAL_LABEL.get(channel, channel)
+
+
+def channel_of_label(label: str) -> str:
+    """Return the channel whose wheels carry a local label."""
+    return next((channel for channel, other in _LOCAL_LABEL.items() if other == label), label)
 
 
 def channel_folder(url: str) -> str:
