@@ -1,7 +1,8 @@
 """The one module that starts processes: a list of words, a deadline, bounded logs, no leftovers.
 
-On Linux this process makes itself the reaper of orphans, so that a daemon that a check left behind
-is found among its descendants and ended as well.
+Everything runs contained (see `containment`) where the machine allows it. Beside that, on Linux this
+process makes itself the reaper of orphans, so that a daemon that was left behind is found among its
+descendants and ended as well.
 """
 
 from __future__ import annotations
@@ -9,7 +10,9 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import errno
+import functools
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -20,6 +23,7 @@ from pathlib import Path
 
 import psutil
 
+from nightly_runners.containment import Containment, contained
 from nightly_runners.contract import CannotStart, Finished, InstallerFault
 
 GRACE_S = 5.0
@@ -48,12 +52,13 @@ def run_bounded(
     nothing any more, and `OSError` when the logs cannot be written. Whatever it started is gone when this returns, also
     when this is left by an exception (Ctrl-C).
     """
+    how = containment()  # before orphans are adopted: trying leaves some
     _adopt_orphans()
     stdout, stderr = logs / f"{name}.out", logs / f"{name}.err"
     with stdout.open("wb") as out_file, stderr.open("wb") as err_file:
         strangers = _descendants()
         started = time.monotonic()
-        process = _start(argv, folder, environment)
+        process = _start(argv, folder, environment, how)
         readers = [_BoundedLog(process.stdout, out_file), _BoundedLog(process.stderr, err_file)]
         timed_out = False
         try:
@@ -61,7 +66,7 @@ def run_bounded(
                 process.wait(timeout_s)
             except subprocess.TimeoutExpired:
                 timed_out = True
-                _terminate(process, strangers)
+                _terminate(process, how)
             seconds = time.monotonic() - started
         finally:
             _sweep(process, strangers)
@@ -80,10 +85,33 @@ def run_bounded(
     )
 
 
-def _start(argv: Sequence[str], folder: Path, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
+@functools.cache
+def containment() -> Containment:
+    """Return the best way that works on this machine, by trying them."""
+    wanted = os.environ.get("NIGHTLY_BISECT_CONTAINMENT")
+    for how in [Containment(wanted)] if wanted else Containment:
+        if how is Containment.REAPER or works(how):
+            return how
+    return Containment.REAPER
+
+
+def works(how: Containment) -> bool:
+    """Try a way of containment."""
+    with contextlib.suppress(OSError, subprocess.SubprocessError):
+        words = contained(["true"], how, is_root=_is_root())
+        done = subprocess.run(words, capture_output=True, stdin=subprocess.DEVNULL, timeout=10, check=False)
+        return done.returncode == 0
+    return False
+
+
+def _start(
+    argv: Sequence[str], folder: Path, environment: Mapping[str, str], how: Containment
+) -> subprocess.Popen[bytes]:
+    if shutil.which(argv[0], path=environment.get("PATH", os.defpath)) is None:
+        raise CannotStart(f"{argv[0]}: not found, or not executable")
     try:
         return subprocess.Popen(
-            list(argv),
+            contained(argv, how, is_root=_is_root()),
             cwd=folder,
             env=dict(environment),
             stdin=subprocess.DEVNULL,
@@ -95,6 +123,10 @@ def _start(argv: Sequence[str], folder: Path, environment: Mapping[str, str]) ->
         if error.errno in _NOTHING_TO_START:
             raise CannotStart(f"{argv[0]}: {error.strerror}") from error
         raise InstallerFault("machine", f"{argv[0]} could not be started: {error.strerror}") from error
+
+
+def _is_root() -> bool:
+    return hasattr(os, "geteuid") and os.geteuid() == 0
 
 
 class _BoundedLog:
@@ -144,11 +176,20 @@ class _BoundedLog:
         self._file.flush()  # type: ignore[attr-defined]
 
 
-def _terminate(process: subprocess.Popen[bytes], strangers: set[psutil.Process]) -> None:
-    """End the process's group politely, and wake what it stopped so that it can end."""
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGTERM)
-        os.killpg(process.pid, signal.SIGCONT)
+def _terminate(process: subprocess.Popen[bytes], how: Containment) -> None:
+    """Ask the check's processes to end, and wake what they stopped so that it can."""
+    with contextlib.suppress(psutil.Error):
+        top = psutil.Process(process.pid)
+        asked = top.children(recursive=True)
+        if how is Containment.REAPER:
+            asked.append(top)
+        else:
+            # What holds the namespace must live, or it would take the others with it at once.
+            asked = [p for p in asked if p not in top.children()]
+        for other in asked:
+            with contextlib.suppress(psutil.Error):
+                other.terminate()
+                other.resume()
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(GRACE_S)
 
