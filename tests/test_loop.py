@@ -1,0 +1,277 @@
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from rows import (
+    UNTESTABLE_BESIDE_BOOM,
+    World,
+    day_of,
+    in_days,
+    located,
+    nightly,
+    observe,
+    question,
+    slots,
+)
+
+from nightly_bisect.bisection.course import Located, Move, Stopped, Trouble, next_move
+from nightly_bisect.bisection.course import TestNext as Next
+from nightly_bisect.bisection.events import Tested as Told
+from nightly_bisect.bisection.events import Working
+from nightly_bisect.bisection.loop import Bisection
+from nightly_bisect.judge import Judgement
+from nightly_bisect.model import Find, Nightly, Observation, Verdict
+from nightly_bisect.search import most_trials
+
+
+def run(letters: str, find: Find = Find.REGRESSION, *, walk_back: bool = False) -> tuple[World, Move]:
+    world = World(letters)
+    bisection = world.bisection(question(find, walk_back=walk_back))
+    move = bisection.run()
+    return world, in_days(bisection.slots, move)
+
+
+def test_every_trial_is_told_with_its_verdict_and_what_may_follow() -> None:
+    world, _ = run("ggbbb")
+    told = [event for event in world.events if isinstance(event, Told)]
+    assert [(day_of(e.observation.nightly), e.judgement.verdict.value, e.steps_left) for e in told] == [
+        (0, "good", None),
+        (4, "bad", 2),
+        (2, "bad", 1),
+        (1, "good", 0),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("letters", "tested", "asked", "answer"),
+    [
+        ("ggGbb", [0, 4, 2, 3], [2], located(2, 3)),
+        ("gg-bb", [0, 4, 1, 3], [2], Located(1, 3, (3,))),
+        ("g---b", [0, 4], [2, 1, 3], Located(0, 4, (4,))),
+        ("g-W-b", [0, 4], [2, 1, 3], Located(0, 4, (2, 4))),
+        ("ggg-bbbb", [0, 7, 4, 1, 2], [3], Located(2, 4, (4,))),
+        ("GgggbbB", [0, 6, 3, 4], [0, 6], located(3, 4)),
+        ("--ggbb--", [2, 5, 3, 4], [0, 1, 7, 6], located(3, 4)),
+    ],
+)
+def test_an_unlisted_day_is_asked_for_when_its_turn_comes_and_vanishes_if_absent(
+    letters: str, tested: list[int], asked: list[int], answer: Located
+) -> None:
+    world, move = run(letters)
+    assert (world.tested, world.asked, move) == (tested, asked, answer)
+
+
+def test_a_question_about_a_day_is_told() -> None:
+    world, _ = run("g-b")
+    assert Working("asking for the nightly of 2024-06-02") in world.events
+
+
+def test_absent_days_are_remembered_and_leave_the_row() -> None:
+    bisection = World("g-B-b").bisection(question())
+    bisection.run()
+    assert [day_of(day) for day in bisection.absent_days] == [1]
+    assert [day_of(slot) for slot in bisection.slots] == [0, 2, 3, 4]
+
+
+def test_a_missing_day_at_the_boundary_is_a_suspect_if_there_are_other_wheels_of_it() -> None:
+    world, move = run("gGWBb")
+    assert (sorted(world.tested), world.asked_for_others, move) == ([0, 1, 3, 4], [2], located(1, 3))
+    world, move = run("gWGbb-b")
+    assert (world.asked_for_others, move) == ([], Located(2, 3, (3,)))
+
+
+def test_an_observation_is_kept_before_it_is_told() -> None:
+    world, kept = World("ggbb"), list[Observation]()
+    bisection = Bisection(
+        slots("ggbb"),
+        question(),
+        world,
+        world,
+        lambda event: kept_then_told.append(len(kept)) if isinstance(event, Told) else None,
+        kept.append,
+    )
+    kept_then_told: list[int] = []
+    bisection.run()
+    assert kept == bisection.observations
+    assert kept_then_told == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("letters", ["ggggbbbb", "gGsgbb-b", "g-GGBWBb"])
+def test_what_was_observed_in_an_earlier_run_is_not_tested_again(letters: str) -> None:
+    whole = World(letters).bisection(question())
+    answer = in_days(whole.slots, whole.run())
+    for number in range(len(whole.observations) + 1):
+        world, known = World(letters), whole.observations[:number]
+        again = Bisection(slots(letters), question(), world, world, lambda _: None, observations=known)
+        assert in_days(again.slots, again.run()) == answer
+        assert not {day_of(o.nightly) for o in known} & {*world.tested, *world.asked}
+
+
+@pytest.mark.parametrize(
+    ("letters", "move"),
+    [
+        # From the bad end the steps are 1, then 2: the last absent day is asked for only afterwards.
+        ("GG" + "-" * 14 + "bb", Located(1, 16, (16,))),
+        ("GG" + "-" * 15 + "bb", Stopped(Trouble.NEVER_GOOD, None, 18)),
+        ("GG" + "-" * 40 + "bb", Stopped(Trouble.NEVER_GOOD, None, 43)),
+        ("GG" + "-" * 8 + "B" + "-" * 8 + "bb", Located(1, 10, (10,))),
+    ],
+)
+def test_walking_back_a_fortnight_without_a_nightly_is_the_beginning_of_history(
+    letters: str, move: Move
+) -> None:
+    assert run(letters, walk_back=True)[1] == move
+
+
+def test_between_claimed_ends_no_gap_is_too_long() -> None:
+    world, move = run("g" + "-" * 40 + "b")
+    assert (len(world.asked), move) == (40, Located(0, 41, (41,)))
+
+
+class Flaw(Exception):
+    """An error in the middle of a run."""
+
+
+@dataclass
+class Breaks(World):
+    """A world whose trial number ``fatal`` ends in an error, once."""
+
+    fatal: int = 3
+
+    def test(self, nightly: Nightly) -> Observation:
+        self.fatal -= 1
+        if not self.fatal:
+            raise Flaw
+        return super().test(nightly)
+
+
+def test_what_was_observed_survives_an_error_and_the_run_goes_on_from_there() -> None:
+    world = Breaks("ggggbbbb")
+    bisection = world.bisection(question())
+    with pytest.raises(Flaw):
+        bisection.run()
+    assert world.tested == [day_of(o.nightly) for o in bisection.observations] == [0, 7]
+    assert bisection.run() == located(3, 4)
+    assert len(world.tested) == len(set(world.tested))
+
+
+def test_a_verdict_changes_with_what_the_bad_end_shows() -> None:
+    bisection = Bisection(slots("gob"), question(), World(""), World(""), lambda _: None)
+    bisection.observations.append(observe("o", 1))
+    assert bisection.judged()[1].verdict is Verdict.BAD
+    bisection.observations.append(observe("b", 2))
+    reason = "fails otherwise: exit 1: ImportError: no foo"
+    assert bisection.judged()[1] == Judgement(Verdict.UNTESTABLE, reason)
+
+
+def test_builds_of_one_day_are_told_apart_by_their_versions() -> None:
+    first, last = nightly(0), nightly(1)
+    again = replace(last, version=last.version.replace("+cpu", ".post1+cpu"))
+    bisection = Bisection([first, last, again], question(), World(""), World(""), lambda _: None)
+    bisection.observations += [
+        replace(observe(letter), nightly=night) for letter, night in (("g", first), ("b", again), ("g", last))
+    ]
+    assert bisection.run() == located(1, 2)
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row with one change, as letters in order of time, and where that change is."""
+
+    letters: str
+    find: Find
+    first: int
+
+    @property
+    def answer(self) -> Located:
+        """All that can be known: the testable neighbours of the change, and what lies between."""
+        testable = [i for i, letter in enumerate(self.letters) if letter.lower() in "gb"]
+        before = max(i for i in testable if i < self.first)
+        after = min(i for i in testable if i >= self.first)
+        present = [i for i in range(before + 1, after + 1) if self.letters[i] != "-"]
+        return Located(before, after, tuple(present))
+
+
+@st.composite
+def rows(draw: st.DrawFn, odd: str = UNTESTABLE_BESIDE_BOOM, most_absent: int = 60) -> Row:
+    count = draw(st.integers(2, 60))
+    first = draw(st.integers(1, count - 1))
+    find = draw(st.sampled_from(Find))
+    early, late = "gb" if find is Find.REGRESSION else "bg"
+    letters = list(early * first + late * (count - first))
+    absent = 0
+    for day, length, letter in draw(
+        st.lists(
+            st.tuples(st.integers(1, count), st.integers(1, 6), st.sampled_from(odd or "g")),
+            max_size=8 if odd else 0,
+        )
+    ):
+        for i in range(day, min(day + length, count - 1)):
+            if letter != "-" or absent < most_absent:
+                absent += letter == "-"
+                letters[i] = letter
+    unlisted = draw(st.integers(0, count))
+    return Row("".join(letters[:unlisted]).upper() + "".join(letters[unlisted:]), find, first)
+
+
+def check_replay(bisection: Bisection, move: Move) -> None:
+    """Hold a bisection to its observations: they alone say how it ended."""
+    assert next_move(bisection.slots, bisection.seen, bisection.question) == move
+    again = Bisection(bisection.slots, bisection.question, World(""), World(""), lambda _: None)
+    again.observations = list(reversed(bisection.observations))
+    assert again.run() == move
+
+
+@settings(max_examples=250, derandomize=True, deadline=None)
+@example(Row("gb", Find.REGRESSION, 1))
+@example(Row("BG", Find.FIX, 1))
+@given(rows(UNTESTABLE_BESIDE_BOOM + "-" * 12))
+def test_every_bisection_ends_with_all_that_can_be_known(row: Row) -> None:
+    world = World(row.letters)
+    bisection = world.bisection(question(row.find))
+    move = bisection.run()
+    assert in_days(bisection.slots, move) == row.answer
+    assert row.first in range(row.answer.before + 1, row.answer.after + 1)
+    check_replay(bisection, move)
+
+
+@settings(max_examples=100, derandomize=True, deadline=None)
+@given(rows("-"))
+def test_where_all_can_be_tested_the_answer_is_exact_and_the_trials_are_few(row: Row) -> None:
+    world = World(row.letters)
+    bisection = world.bisection(question(row.find))
+    move = bisection.run()
+    assert isinstance(move, Located) and move.suspects == (move.after,)
+    assert in_days(bisection.slots, move) == row.answer
+    assert len(world.tested) <= 2 + most_trials(len(row.letters))
+    told = [event for event in world.events if isinstance(event, Told)]
+    assert told[0].steps_left is None
+    for number, event in enumerate(told[1:], start=2):
+        assert event.steps_left is not None and len(told) - number <= event.steps_left
+
+
+@settings(max_examples=100, derandomize=True, deadline=None)
+@given(rows())
+def test_the_first_observations_alone_lead_to_the_next_trial(row: Row) -> None:
+    listed = row.letters.lower()
+    bisection = World(listed).bisection(question(row.find))
+    bisection.run()
+    for number, observation in enumerate(bisection.observations):
+        earlier = {day_of(o.nightly): o for o in bisection.observations[:number]}
+        move = next_move(slots(listed), earlier, bisection.question)
+        assert isinstance(move, Next) and move.index == day_of(observation.nightly)
+
+
+@settings(max_examples=150, derandomize=True, deadline=None)
+@given(rows(UNTESTABLE_BESIDE_BOOM + "-" * 12, most_absent=13))
+def test_walking_back_ends_with_all_that_can_be_known(row: Row) -> None:
+    letters = row.letters
+    if row.find is Find.FIX:
+        letters = letters.translate(str.maketrans("gbGB", "bgBG"))
+    bisection = World(letters).bisection(question(walk_back=True))
+    move = bisection.run()
+    assert in_days(bisection.slots, move) == row.answer
+    check_replay(bisection, move)
