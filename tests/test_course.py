@@ -137,7 +137,11 @@ def test_builds_without_a_wheel_do_not_count_among_an_ends_trials() -> None:
         ("ggbe", question(), Trouble.BAD_END_PASSES, 0, 3),
         ("iiii", question(), Trouble.GOOD_END_UNTESTABLE, None, None),
         ("wwww", question(), Trouble.GOOD_END_UNTESTABLE, None, None),
-        ("gwww", question(), Trouble.BAD_END_UNTESTABLE, 0, None),
+        ("gwww", question(), Trouble.GOOD_END_UNTESTABLE, None, None),
+        ("sb", question(), Trouble.GOOD_END_UNTESTABLE, None, None),
+        ("sssb", question(), Trouble.GOOD_END_UNTESTABLE, None, None),
+        ("ig", question(), Trouble.GOOD_END_UNTESTABLE, None, None),
+        ("igs", question(), Trouble.BAD_END_UNTESTABLE, 1, None),
     ],
 )
 def test_ends_that_do_not_behave_as_claimed_stop_the_search(

@@ -160,7 +160,7 @@ def test_what_was_observed_survives_an_error_and_the_run_goes_on_from_there() ->
 
 def test_a_verdict_changes_with_what_the_bad_end_shows() -> None:
     bisection = Bisection(slots("gob"), question(), World(""), World(""), lambda _: None)
-    bisection.observations.append(observe("o", 1))
+    bisection.observations += [observe("g", 0), observe("o", 1)]
     assert bisection.judged()[1].verdict is Verdict.BAD
     bisection.observations.append(observe("b", 2))
     reason = "fails otherwise: exit 1: ImportError: no foo"
@@ -275,3 +275,36 @@ def test_walking_back_ends_with_all_that_can_be_known(row: Row) -> None:
     move = bisection.run()
     assert in_days(bisection.slots, move) == row.answer
     check_replay(bisection, move)
+
+
+@pytest.mark.parametrize(
+    ("letters", "tested", "move"),
+    [
+        # A night that vanishes between the found good one and the bad end costs no further trial.
+        ("GGGGG-BBBBB", [10, 9, 7, 3, 4, 6], Located(4, 6, (6,))),
+        # Absent days on both sides of a listed night are no fortnight.
+        ("G" * 20 + "-" * 10 + "b" + "-" * 5 + "b", [36, 30, 19], Located(19, 30, (30,))),
+        # The oldest nights give way to their neighbours when they can't be tested.
+        ("wgbbbb", [5, 4, 2, 1], located(1, 2)),
+        ("sgggbbbbbbbbbbbb", None, located(3, 4)),
+    ],
+)
+def test_walking_back_wastes_nothing_and_gives_up_nothing(
+    letters: str, tested: list[int] | None, move: Move
+) -> None:
+    world, answer = run(letters, walk_back=True)
+    assert answer == move
+    if tested is not None:
+        assert sorted(world.tested) == sorted(set(world.tested))
+        assert len(world.tested) <= len(tested)
+
+
+def test_walking_back_over_long_gaps_takes_few_trials() -> None:
+    world, move = run("G" * 38 + "-" * 31 + "B" * 30 + "bb", walk_back=True)
+    assert isinstance(move, Located)
+    assert len(world.tested) <= 12
+
+
+def test_a_fortnight_inside_the_found_range_is_no_beginning_of_history() -> None:
+    _, move = run("G" + "-" * 13 + "B" * 15 + "b", walk_back=True)
+    assert isinstance(move, Located | Stopped)

@@ -178,12 +178,12 @@ def test_no_text_breaks_out_of_its_code(text: str) -> None:
     assert shape(answer) == shape(everywhere("harmless"))
     shown = in_code(answer)
     line = " ".join(printable(text).split())
-    body = "".join(f"{printable(part)}\n" for part in text.splitlines())
+    body = printable(text.replace("\r\n", "\n").replace("\r", "\n").rstrip("\n")) + "\n"
     assert shown.count(line) >= 5, "whole in the row of its trial and among the suspects"
     assert shown[-2:] == [body or "\n"] * 2, "the check and the command stand there as they are"
 
 
-@pytest.mark.parametrize("text", [evil for evil in EVIL if not re.search(r"#\d|//|&commat|~~", evil)])
+@pytest.mark.parametrize("text", EVIL)
 def test_inside_our_sentences_it_is_only_text(text: str) -> None:
     plain, answer = (ranged(sentence=f"It said {t}", notes=(f"note: {t}", "2")) for t in ("harmless", text))
     assert shape(answer) == shape(plain)

@@ -128,7 +128,7 @@ E0602 12:00:00.000000 1 torch/elastic.py:80] the last line
         (BARE_ASSERT, "AssertionError", ""),
         (CLOSE, "AssertionError", "Tensor-likes are not close!"),
         (SYNTAX, "", "SyntaxError: invalid syntax"),
-        (PYTEST, "OutOfMemoryError", "Tried to allocate # GiB"),
+        (PYTEST, "OutOfMemoryError", "Tried to allocate # GiB at test_a.py::test_y"),
         (IN_A_LOG, "DistBackendError", "NCCL error in: <path>:#"),
         ("one\nworse: 3.2 s\n\n  \n", "", "worse: # s"),
         ("", "", ""),
@@ -297,3 +297,65 @@ def test_whatever_was_printed_has_a_signature(stdout: list[str], stderr: list[st
     failure = read_failure(stdout, stderr)
     assert len(failure.signature.text) <= 300
     assert "\n" not in failure.kind
+
+
+def test_a_long_line_is_read_in_no_time() -> None:
+    import time
+
+    started = time.process_time()
+    normalise("x" * 2_000_000)
+    # Quadratic work took hours here: any bound of minutes tells the two apart.
+    assert time.process_time() - started < 60
+
+
+PYTEST_BARE = """\
+    def test_y():
+>       assert f() == 2
+E       assert 1 == 2
+
+test_a.py:4: AssertionError
+=========================== short test summary info ============================
+FAILED test_a.py::test_y - assert 1 == 2
+========================= 1 failed, 1 passed in {} ==========================
+"""
+
+
+def test_a_bare_assert_under_pytest_is_known_by_its_test_whatever_it_took() -> None:
+    one, two = (
+        read_failure(PYTEST_BARE.format(took).splitlines(), []) for took in ("9.98s", "12.31s (0:00:12)")
+    )
+    other = read_failure(PYTEST_BARE.format("9.98s").replace("test_y", "test_z").splitlines(), [])
+    assert one.signature == two.signature
+    assert one.signature != other.signature
+    assert one.kind == "AssertionError"
+
+
+GROUP = """\
+  + Exception Group Traceback (most recent call last):
+  |   File "check.py", line 2, in <module>
+  |     raise ExceptionGroup("two", [ValueError("x"), TypeError("y")])
+  | ExceptionGroup: two (2 sub-exceptions)
+  +-+---------------- 1 ----------------
+    | ValueError: x
+    +---------------- 2 ----------------
+    | TypeError: y
+    +------------------------------------
+"""
+
+
+def test_an_exception_group_is_known_by_its_message() -> None:
+    one, other = (read_failure([], text.splitlines()) for text in (GROUP, GROUP.replace("two (", "three (")))
+    assert one.kind == "ExceptionGroup"
+    assert one.signature != other.signature
+
+
+IGNORED = """\
+Exception ignored in: <function f at 0x7f>
+Traceback (most recent call last):
+  File "x.py", line 1, in f
+AttributeError: gone
+"""
+
+
+def test_what_is_ignored_at_shutdown_ended_nothing() -> None:
+    assert read_failure([], (BARE_ASSERT + IGNORED).splitlines()).kind == "AssertionError"

@@ -26,7 +26,7 @@ class Side(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Test:
-    """Test the candidate at ``index`` next; at most about ``steps_left`` more after this one."""
+    """Test the candidate at ``index`` next; ``steps_left`` may follow if all can be tested."""
 
     index: int
     steps_left: int
@@ -74,7 +74,7 @@ def next_step(count: int, sides: Mapping[int, Side], untestable: Set[int]) -> St
         return Contradiction(after=after, before=before)
     inside = [i for i in range(before + 1, after) if i not in untestable]
     if inside:
-        index = _most_telling(before, after, inside, untestable)
+        index = _most_telling(before, after, inside, {i for i in untestable if before < i < after})
         return Test(index, steps_left=most_trials(max(index - before, after - index) + 1))
     if after == before + 1:
         return Found(after)

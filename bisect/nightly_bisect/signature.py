@@ -19,16 +19,23 @@ _EXHAUSTED_KINDS = ("MemoryError", "OutOfMemoryError")
 _EXHAUSTED = re.compile(
     r"out of memory|can't allocate memory|Cannot allocate memory|No space left on device|Disk quota exceeded"
 )
-_TRACEBACK = "Traceback (most recent call last):"
+_TRACEBACK = re.compile(r"(?:Exception Group )?Traceback \(most recent call last\):")
+_IGNORED = "Exception ignored in"
+# The frame that Python draws around the tracebacks of an exception group.
+_GROUP_MARGIN = re.compile(r"^\s+[|+](?:-+\+?-*)?\s?")
 # The line of an exception in a traceback: `module.Type: message`, at the left margin.
-_EXCEPTION = re.compile(r"((?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*)(?::\s(.*)|:?)$")
+_EXCEPTION = re.compile(r"((?:(?:[A-Za-z_]\w*|<locals>)\.)*[A-Za-z_]\w*)(?::\s(.*)|:?)$")
 # pytest prints the exception in the margin: `E   AssertionError: message`.
 _PYTEST = re.compile(
     r"E\s+((?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Warning|Failed|Interrupt|Exit)):?\s?(.*)"
 )
+_PYTEST_ASSERT = re.compile(r"E\s+(assert .*)")
+_PYTEST_FAILED = re.compile(r"(?:FAILED|ERROR) (\S+)")
 _ADDRESS = re.compile(r"\b0x[0-9a-fA-F]+\b")
 _PATH = re.compile(r"(?:[A-Za-z]:)?(?:[\w.+@~-]*[/\\])+[\w.+@~-]*")
-_NUMBER = re.compile(r"[-+]?(?:\b|(?<=[-+]))(?:\d[\d_,]*\.?\d*|\.\d+)(?:[eE][-+]?\d+)?%?|\b(?:nan|inf)\b")
+_NUMBER = re.compile(
+    r"[-+]?(?:\b|(?<=[-+]))(?:\d[\d_,]*\.?\d*|\.\d+)(?:[eE][-+]?\d+)?%?|[-+]?\b(?:[Nn]a[Nn]|[Ii]nf(?:inity)?)\b"
+)
 _NUMBERS = re.compile(r"#(?:[\s,.;|]*#)+")
 
 
@@ -36,7 +43,7 @@ _NUMBERS = re.compile(r"#(?:[\s,.;|]*#)+")
 class Failure:
     """A failure as it was printed: an exception's type ("" without one) and its telling line.
 
-    ``frame`` is the line of the check's own source at which it came up, where that is known.
+    ``frame`` is where it came up: the line of the check's own source, or pytest's name of the test.
     """
 
     kind: str
@@ -69,7 +76,7 @@ def read_failure(stdout: Sequence[str], stderr: Sequence[str], *, is_script: boo
         if found := _last_exception(lines, tracebacks=not is_script):
             kind, message = found
             # The module of a type moves between versions; its name hardly does.
-            return Failure(kind.rpartition(".")[2], message)
+            return Failure(kind.rpartition(".")[2], message, _failed_test(lines))
     last = next((line for lines in (stderr, stdout) for line in reversed(lines) if line.strip()), "")
     return Failure("", last.strip())
 
@@ -81,24 +88,35 @@ def tail_of(stdout: Sequence[str], stderr: Sequence[str]) -> tuple[str, ...]:
 
 def normalise(line: str) -> str:
     """Take out of a line what differs from run to run."""
-    text = _ADDRESS.sub("#", line.strip())
+    # Cut first: no pattern may meet a line of a megabyte.
+    text = _ADDRESS.sub("#", line[: 4 * _LONGEST].strip())
     text = _PATH.sub("<path>", text)
     text = _NUMBER.sub("#", text)
-    return _NUMBERS.sub("#", text)[:_LONGEST]
+    return _NUMBERS.sub("#", text)[:_LONGEST].rstrip()
 
 
 def _last_exception(lines: Sequence[str], *, tracebacks: bool) -> tuple[str, str] | None:
     """Find the exception that ended the program: the last one printed, its first line."""
     found: tuple[str, str] | None = None
-    waiting = False
-    for index, line in enumerate(lines):
-        if tracebacks and line.startswith(_TRACEBACK):
-            waiting = True
+    waiting = ignored = False
+    plain = [_GROUP_MARGIN.sub("", line[: 4 * _LONGEST]) for line in lines]
+    for index, line in enumerate(plain):
+        if line.startswith(_IGNORED):
+            ignored = True  # what the interpreter meets while it shuts down ended nothing
+        elif tracebacks and _TRACEBACK.match(line):
+            waiting, ignored = not ignored, False
         elif waiting and line and not line[0].isspace() and (match := _EXCEPTION.match(line)):
-            found, waiting = (match[1], _message(match[2] or "", lines[index + 1 :])), False
+            found, waiting = (match[1], _message(match[2] or "", plain[index + 1 :])), False
         elif match := _PYTEST.match(line):
             found = (match[1], match[2])
+        elif match := _PYTEST_ASSERT.match(line):
+            found = ("AssertionError", match[1])
     return found
+
+
+def _failed_test(lines: Sequence[str]) -> str:
+    """Return the first test that pytest's summary names."""
+    return next((match[1] for line in lines if (match := _PYTEST_FAILED.match(line))), "")
 
 
 def _message(first: str, following: Sequence[str]) -> str:

@@ -82,7 +82,8 @@ def _located(
         elif index in seen:
             suspects.append(Suspect(Build(slot, seen[index].commit), judged[index].reason))
         else:
-            reason = f"no wheel for {setting.target}; there are some for {', '.join(slot.other_targets)}"
+            others = ", ".join(slot.other_targets)
+            reason = f"no wheel for {setting.target}" + (f"; there are some for {others}" if others else "")
             suspects.append(Suspect(Build(slot), reason))
     found = len(suspects) == 1
     last, first = ("good", "bad") if setting.find is Find.REGRESSION else ("bad", "good")
@@ -122,8 +123,8 @@ def _boundary_notes(
             "Python, the change may have been in it."
         )
     hole = (after.nightly.stamp.day - before.nightly.stamp.day).days - 1
-    if hole > len(absent) and move.after == move.before + 1 and setting.channel != RELEASES:
-        notes.append(f"No nightly was published on the {hole} days between them.")
+    if hole > 0 and not absent and move.after == move.before + 1 and setting.channel != RELEASES:
+        notes.append(f"No nightly was published on the {hole} day{'s' if hole > 1 else ''} between them.")
     if before.main_commit and before.main_commit == after.main_commit:
         notes.append(
             "Both nightlies were built from the same commit of main: what changed is not in the code "

@@ -6,7 +6,7 @@ resuming, undoing and replaying the same as running.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -87,21 +87,22 @@ def next_move(slots: Sequence[Slot], seen: Seen, question: Question) -> Move:
 
 def judgements(slots: Sequence[Slot], seen: Seen, question: Question) -> dict[int, Judgement]:
     """Judge all that was observed, by the bad end's failure once it is known."""
-    passed = next((o for o in seen.values() if o.outcome is Outcome.PASSED), None)
-    reference = Reference(_bad_end(slots, seen, question), passed)
+    _, bad = _settled_ends(slots, seen, question)
+    reference = Reference(
+        bad=seen[bad] if isinstance(bad, int) and _shows_the_failure(seen[bad], question) else None,
+        good=next((o for o in seen.values() if o.outcome is Outcome.PASSED), None),
+    )
     return {i: judge(o, question.rules, reference) for i, o in seen.items()}
 
 
 def _between_ends(slots: Sequence[Slot], seen: Seen, question: Question) -> Move:
-    good_order, bad_order = _orders(len(slots), question)
-    good = _settle_end(slots, seen, good_order, question, is_bad_end=False)
+    good, bad = _settled_ends(slots, seen, question)
     if isinstance(good, TestNext):
         return good
     if good is None:
         return Stopped(Trouble.GOOD_END_UNTESTABLE, None, None)
     if seen[good].outcome is Outcome.NOT_RUNNABLE:
         return Stopped(Trouble.CHECK_NOT_RUNNABLE, good, None)
-    bad = _settle_end(slots, seen, [i for i in bad_order if i != good], question, is_bad_end=True)
     if isinstance(bad, TestNext):
         return bad
     if bad is None:
@@ -121,34 +122,38 @@ def _between_ends(slots: Sequence[Slot], seen: Seen, question: Question) -> Move
 
 def _walk_back(slots: Sequence[Slot], seen: Seen, question: Question) -> Move:
     """Go back from the bad end by 1, 2, 4 … nightlies until one is good, then search."""
-    newest = len(slots) - 1
-    bad = _settle_end(slots, seen, range(newest, -1, -1), question, is_bad_end=True)
+    _, bad = _settled_ends(slots, seen, question)
     if isinstance(bad, TestNext):
         return bad
     if bad is None:
         return Stopped(Trouble.BAD_END_UNTESTABLE, None, None)
-    if _alone(seen[bad], question, is_bad_end=True).verdict is not Verdict.BAD:
+    if not _shows_the_failure(seen[bad], question):
         return Stopped(Trouble.BAD_END_PASSES, None, bad)
     judged = judgements(slots, seen, question)
-    for index in _doubling(bad):
-        if index in seen and seen[index].outcome is seen[bad].outcome is Outcome.NOT_RUNNABLE:
-            return Stopped(Trouble.CHECK_NOT_RUNNABLE, index, bad)
-        if index not in seen:
-            if _has_no_wheel(slots[index]):
-                continue
-            return TestNext(index, None)
-        if judged[index].verdict is Verdict.GOOD:
-            return _search(slots, seen, question, index, bad)
-    return Stopped(Trouble.NEVER_GOOD, None, bad)
+    walked = [i for i in judged if i < bad]
+    good = [i for i in walked if judged[i].verdict is Verdict.GOOD]
+    if good:
+        return _search(slots, seen, question, max(good), bad)
+    if walked and all(seen[i].outcome is Outcome.NOT_RUNNABLE for i in (*walked, bad)):
+        return Stopped(Trouble.CHECK_NOT_RUNNABLE, walked[0], bad)
+    index = _next_step_back(slots, judged, walked, bad)
+    return Stopped(Trouble.NEVER_GOOD, None, bad) if index is None else TestNext(index, None)
 
 
-def _doubling(start: int) -> Iterator[int]:
-    step = 1
-    index = start
-    while index > 0:
-        index = max(0, index - step)
-        step *= 2
-        yield index
+def _next_step_back(
+    slots: Sequence[Slot], judged: Mapping[int, Judgement], walked: Sequence[int], bad: int
+) -> int | None:
+    """Return the next slot of the way back; None when there is no way left.
+
+    At the beginning of history, what cannot be tested gives way to its neighbours.
+    """
+    untestable = [i for i in walked if judged[i].verdict is Verdict.UNTESTABLE]
+    if len(untestable) > 2 * MOST_END_TRIALS:
+        return None
+    oldest_bad = min([i for i in walked if judged[i].verdict is Verdict.BAD], default=bad)
+    target = max(0, min([*walked, bad]) - 2 ** len(walked))
+    left = [i for i in range(oldest_bad) if i not in judged and not _has_no_wheel(slots[i])]
+    return min(left, key=lambda i: (abs(i - target), i), default=None)
 
 
 def _search(slots: Sequence[Slot], seen: Seen, question: Question, early: int, late: int) -> Move:
@@ -174,26 +179,29 @@ def _search(slots: Sequence[Slot], seen: Seen, question: Question, early: int, l
             return Contradicted(after + early, before + early)
 
 
-def _orders(count: int, question: Question) -> tuple[range, range]:
-    """Return in which order slots may serve as the good and as the bad end, inwards."""
-    forward, backward = range(count), range(count - 1, -1, -1)
-    return (forward, backward) if question.find is Find.REGRESSION else (backward, forward)
+Settled = int | TestNext | None
+"""Where an end came to lie, what to test to know it, or None when it cannot be settled."""
 
 
-def _settle_end(
-    slots: Sequence[Slot],
-    seen: Seen,
-    order: Sequence[int],
-    question: Question,
-    *,
-    is_bad_end: bool,
-) -> int | TestNext | None:
-    """Return the slot that serves as an end, the next to try, or None when none can be tested."""
+def _settled_ends(slots: Sequence[Slot], seen: Seen, question: Question) -> tuple[Settled, Settled]:
+    """Return the good and the bad end; the bad one is not looked at before the good one is settled."""
+    usable = [i for i, slot in enumerate(slots) if i in seen or not _has_no_wheel(slot)]
+    if question.walk_back:
+        return None, _settle_end(usable[::-1], seen, question, is_bad_end=True)
+    row = usable if question.find is Find.REGRESSION else usable[::-1]
+    # An end that gives way must not become the other one.
+    good = _settle_end(row[:-1], seen, question, is_bad_end=False)
+    if not isinstance(good, int):
+        return good, None
+    beyond = row[row.index(good) + 1 :]
+    return good, _settle_end(beyond[::-1], seen, question, is_bad_end=True)
+
+
+def _settle_end(order: Sequence[int], seen: Seen, question: Question, *, is_bad_end: bool) -> Settled:
+    """Try the slots in ``order`` as an end: the first that says enough is it."""
     tried: list[str] = []
     for index in order:
         if index not in seen:
-            if _has_no_wheel(slots[index]):
-                continue
             return TestNext(index, None)
         observation = seen[index]
         # The bad end is measured by itself: it shows what the regression looks like.
@@ -221,13 +229,8 @@ def _is_telling(observation: Observation, rules: Rules) -> bool:
     return observation.outcome is Outcome.ODD_STATUS or observation.matched is False
 
 
-def _bad_end(slots: Sequence[Slot], seen: Seen, question: Question) -> Observation | None:
-    order = range(len(slots) - 1, -1, -1) if question.walk_back else _orders(len(slots), question)[1]
-    index = _settle_end(slots, seen, order, question, is_bad_end=True)
-    if not isinstance(index, int):
-        return None
-    is_bad = _alone(seen[index], question, is_bad_end=True).verdict is Verdict.BAD
-    return seen[index] if is_bad else None
+def _shows_the_failure(observation: Observation, question: Question) -> bool:
+    return _alone(observation, question, is_bad_end=True).verdict is Verdict.BAD
 
 
 def _has_no_wheel(slot: Slot) -> bool:

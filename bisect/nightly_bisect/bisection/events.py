@@ -27,7 +27,7 @@ class Downloading:
 
 @dataclass(frozen=True, slots=True)
 class Tested:
-    """A trial ended; at most ``steps_left`` follow (None while the ends are tested)."""
+    """A trial ended; ``steps_left`` may follow if all can be tested (None: not known yet)."""
 
     observation: Observation
     judgement: Judgement

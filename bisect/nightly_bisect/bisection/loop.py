@@ -106,7 +106,8 @@ class Bisection:
             return
         self.absent_days.append(slot)
         self._absent_in_a_row += 1
-        history_begins = self.question.walk_back and self._absent_in_a_row >= _MOST_ABSENT_IN_A_ROW
+        is_walking = self.question.walk_back and not any(i < index for i in self.seen)
+        history_begins = is_walking and self._absent_in_a_row >= _MOST_ABSENT_IN_A_ROW
         del self.slots[0 if history_begins else index : index + 1]
 
     def _found_others(self, located: Located) -> bool:
@@ -127,6 +128,7 @@ class Bisection:
         return found
 
     def _test(self, nightly: Nightly) -> None:
+        self._absent_in_a_row = 0
         observation = self._tester.test(nightly)
         # Kept before it is shown or used: what follows from it can be recomputed, it cannot.
         self._keep(observation)

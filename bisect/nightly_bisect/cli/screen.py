@@ -107,7 +107,7 @@ class Screen:
         if self.level < 0:
             return
         left = event.steps_left
-        steps = f"  [{_count(left, 'step')} left at most]" if left else ""
+        steps = f"  [about {_count(left, 'step')} left]" if left else ""
         line = Text(trial_line(event.observation, event.judgement))
         line.stylize(_COLOURS[event.judgement.verdict])
         self._console.print(line.append(steps, style=self._dim))

@@ -18,6 +18,8 @@ from nightly_bisect.report.plain import change_text, printable
 # GitHub refuses bodies over 65,536 characters.
 LONGEST = 60_000
 _LONGEST_CHECK = 20_000
+_LONGEST_PROSE = 1_000
+_MOST_SUSPECTS, _MOST_NOTES = 60, 20
 
 
 def as_markdown(answer: Answer) -> str:
@@ -26,7 +28,7 @@ def as_markdown(answer: Answer) -> str:
         f"# {title(answer)}",
         answer.sentence and _prose(answer.sentence),
         "\n".join(_sides(answer)),
-        "\n".join(f"- {_prose(note)}" for note in answer.notes),
+        "\n".join(f"- {_prose(note)}" for note in answer.notes[:_MOST_NOTES]),
         "### Trials\n\n" + "\n".join(_trials(answer)) if answer.trials else "",
         "### Environment\n\n" + _fence("\n".join(f"{k}: {v}" for k, v in answer.setting.environment)),
         _check(answer),
@@ -37,20 +39,20 @@ def as_markdown(answer: Answer) -> str:
         return text
     # Trials and the check are what grows; the answer itself stays whole.
     short = "\n\n".join(block for block in (*blocks[:4], *blocks[5:6], blocks[7]) if block)
-    return f"{short[:LONGEST]}\n\nThe table of trials and the check were left out: too long for an issue.\n"
+    return f"{short}\n\nThe table of trials and the check were left out: too long for an issue.\n"
 
 
 def title(answer: Answer) -> str:
     """Return the title: ``torch: regression 2.5.0.dev20240602 → dev20240603``."""
     what = f"{answer.setting.package}: {answer.setting.find.value}"
     if answer.before is None or answer.after is None:
-        return f"{what} not found"
+        return _prose(f"{what} not found")
     old = answer.before.version.partition("+")[0]
     new = answer.after.version.partition("+")[0]
     old_base, _, _ = old.partition(".dev")
     new_base, dev, new_date = new.partition(".dev")
     short = f"dev{new_date}" if dev and old_base == new_base else new
-    return f"{what} {old} → {short}"
+    return _prose(f"{what} {old} → {short}")
 
 
 def _sides(answer: Answer) -> list[str]:
@@ -63,9 +65,11 @@ def _sides(answer: Answer) -> list[str]:
     elif answer.status is Status.RANGE:
         lines.append(f"- {first}: one of these {len(answer.suspects)}")
         lines += [
-            f"  - {_build(s.build)}" + (f": untestable, {_code(s.reason)}" if s.reason else "")
-            for s in answer.suspects
+            f"  - {_build(s.build)}" + (f": untestable, {_code(s.reason[:300])}" if s.reason else "")
+            for s in answer.suspects[:_MOST_SUSPECTS]
         ]
+        if (more := len(answer.suspects) - _MOST_SUSPECTS) > 0:
+            lines.append(f"  - and {more} more")
     if answer.compare_url:
         lines.append(f"- commits: {answer.compare_url}")
     for change in answer.dependency_changes:
@@ -113,7 +117,7 @@ def _check(answer: Answer) -> str:
 def _fence(text: str, language: str = "") -> str:
     longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
     fence = "`" * max(3, longest + 1)
-    body = "\n".join(printable(line) for line in text.splitlines())
+    body = printable(text.replace("\r\n", "\n").replace("\r", "\n").rstrip("\n"))
     return f"{fence}{language}\n{body}\n{fence}"
 
 
@@ -133,13 +137,18 @@ def _cell(text: str) -> str:
 
 
 def _prose(text: str) -> str:
-    """Neutralise what is not ours inside a sentence: no mention, link, HTML or emphasis."""
-    escaped = re.sub(r"([\\`*_\[\]<>#|!])", r"\\\1", " ".join(printable(text).split()))
-    return escaped.replace("@", "@\u2060")
+    """Neutralise what is not ours inside a sentence: no mention, reference, link, HTML or emphasis."""
+    line = " ".join(printable(text[:_LONGEST_PROSE]).split())
+    line = re.sub(r"([\\`*_\[\]<>|!~])", r"\\\1", line).replace("&", "&amp;")
+    line = line.replace("@", "@\u2060").replace("#", "\\#\u2060")
+    line = re.sub(r"(?i)\b(www)\.", "\\1\u2060.", line.replace("://", ":\u2060//"))
+    # At the beginning these would make a list or a rule of it.
+    return re.sub(r"^(\d*)([-+.)])(?=\s|$|--+\s*$)", r"\1\\\2", line)
 
 
 def _html(text: str) -> str:
-    return printable(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    line = " ".join(printable(text).split()).replace("@", "@\u2060")
+    return line.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
 def _seconds(value: float | None) -> str:

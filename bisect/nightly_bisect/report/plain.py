@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import re
-
 from nightly_bisect.judge import Judgement
 from nightly_bisect.model import Observation
 from nightly_bisect.report.answer import Answer, Build, Change, Status
 
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2066-\u2069\ufeff]")
-
 
 def printable(text: str) -> str:
-    """Show control characters instead of obeying them: much of what is printed is not ours."""
-    return _CONTROL.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
+    """Show control and invisible characters instead of obeying them: much of it is not ours."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c in "\t\n" else c.encode("unicode_escape").decode() for c in text)
 
 
 def trial_line(seen: Observation, judgement: Judgement) -> str:
