@@ -107,14 +107,12 @@ def unlisted_row(other_python: tuple[int, ...] = ()) -> list[Night]:
 def test_a_server_that_blocks_is_not_taken_for_missing_nights(tool: Tool) -> None:
     tool.write("check.py", CHECK)
     row = unlisted_row()
-    refuse = lambda handler: handler.reply(403, Content(b"blocked"))  # noqa: E731
-
     with serve(row) as server:
         # It blocks every HEAD after the tenth, as a rate limit does.
         def limited(handler: Handler, night: Night) -> None:
             heads = sum(method == "HEAD" for method, _ in server.requests)
             if handler.command == "HEAD" and heads > 10:
-                refuse(handler)
+                handler.reply(403, Content(b"blocked"))
             else:
                 handler._send(server.contents[night.file().path])
 

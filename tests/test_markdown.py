@@ -22,7 +22,7 @@ READER = MarkdownIt("commonmark").enable(["table", "strikethrough"])
 DETAILS = ["<details><summary>The check, check.py</summary>\n", "</details>\n"]
 COMPARE = f"https://github.com/pytorch/pytorch/compare/{OLD_MAIN}...{NEW_MAIN}"
 # What GitHub makes of plain text: mentions, references to issues, links, addresses.
-ALIVE = re.compile(r"@\w|#\d|https?:|www\.")
+ALIVE = re.compile(r"@\w|#\d|https?://|www\.")
 
 EVIL = [
     "`", "``` `` ````", "```\n# out\n", "~~~", "a | b \\| c \\\\|", "\\", "\\`", "@octocat and @org/team", "see #1",
