@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-COMMANDS = ("", "run", "list", "demo")
+COMMANDS = ("", "run", "list", "demo", "status", "resume", "log", "undo", "mark", "replay", "cache", "doctor")
 
 
 def run(*words: str) -> str:

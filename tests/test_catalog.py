@@ -15,7 +15,7 @@ from pypi_simple import PYPI_SIMPLE_ENDPOINT
 from nightly_bisect.errors import NoSuchPage, NotAnIndex, Refused, UsageError
 from nightly_bisect.index.catalog import Catalog, Request, check_channel, load_catalog, no_wheel
 from nightly_bisect.index.memory import Memory
-from nightly_bisect.index.profile import RELEASES, IndexSource, Profile, load_profile
+from nightly_bisect.index.profiles import RELEASES, IndexSource, Profile, load_profile
 from nightly_bisect.index.targets import Target, make_target
 from nightly_bisect.index.web import Web
 from nightly_bisect.model import Nightly, Stamp, UnlistedDay

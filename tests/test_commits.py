@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from nightly_bisect.index.commits import main_commit
-from nightly_bisect.index.profile import load_profile
+from nightly_bisect.index.profiles import load_profile
 from nightly_bisect.index.web import Web
 from nightly_bisect.standin.server import Content, Handler, LoopbackServer
 

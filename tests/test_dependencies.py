@@ -12,7 +12,7 @@ from packaging.requirements import Requirement
 from nightly_bisect.errors import Unreachable, UsageError
 from nightly_bisect.index.catalog import Request
 from nightly_bisect.index.dependencies import NightlyIndex, NotOnIndex, plain_requirements, read_requirements
-from nightly_bisect.index.profile import RELEASES, IndexSource, load_profile
+from nightly_bisect.index.profiles import RELEASES, IndexSource, load_profile
 from nightly_bisect.index.targets import make_target
 from nightly_bisect.index.web import Web
 from nightly_bisect.model import Stamp

@@ -14,8 +14,10 @@ from pathlib import Path
 import pytest
 
 from nightly_bisect.errors import StorageFault, Unreachable
-from nightly_bisect.index.downloads import CorruptWheel, StoredWheel, WheelStore, storage_faults
+from nightly_bisect.index.archive import CorruptWheel
+from nightly_bisect.index.downloads import StoredWheel, WheelStore, storage_faults
 from nightly_bisect.index.web import Web
+from nightly_bisect.index.wheel_safety import HostileWheel
 from nightly_bisect.model import Wheel
 from nightly_bisect.standin.server import Content, Handler, LoopbackServer
 from nightly_bisect.standin.wheels import make_wheel
@@ -65,7 +67,8 @@ def methods(server: LoopbackServer) -> list[str]:
 
 
 def files(folder: Path) -> set[str]:
-    return {path.name for path in folder.rglob("*") if path.is_file()} - {".lock"}
+    names = {path.name for path in folder.rglob("*") if path.is_file()} - {".lock", "used"}
+    return {name for name in names if not name.startswith(".use-")}
 
 
 def on_get(*responds: Respond) -> Respond:
@@ -218,7 +221,6 @@ def archive(**members: str) -> bytes:
         (b"<html><body>Sign in</body></html>", None, "not a zip file"),
         (b"", None, "not a zip file"),
         (WHOLE[:-30], None, "not a zip file"),
-        (archive(torch__init="x"), None, "has no METADATA"),
         (WHOLE, "0" * 64, f"its sha256 is {sha256(WHOLE)}, the index promised {'0' * 64}"),
         (REBUILT, sha256(WHOLE), f"the index promised {sha256(WHOLE)}"),
     ],
@@ -365,3 +367,10 @@ def test_a_stored_wheel_serves_while_the_server_is_down(server: LoopbackServer, 
     first = store.fetch(listed(server), lambda *_: None)
     server.faults[PATH] = lambda handler: handler.reply(503, Content(b"down"))
     assert store.fetch(listed(server), lambda *_: None) == first
+
+
+def test_a_hostile_wheel_is_not_asked_for_again(server: LoopbackServer, store: WheelStore) -> None:
+    server.contents[PATH] = Content(archive(torch__init="x"))
+    with pytest.raises(HostileWheel, match="dist-info folders"):
+        store.fetch(listed(server), lambda *_: None)
+    assert [method for method, _ in server.requests] == ["HEAD", "GET"]

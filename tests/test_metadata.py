@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from nightly_bisect.index.downloads import CorruptWheel
+from nightly_bisect.index.archive import CorruptWheel
 from nightly_bisect.index.metadata import read_metadata, recorded_commit
 from nightly_bisect.standin.wheels import make_wheel
 

@@ -12,7 +12,7 @@ from loopback import BAD, CHECK, FOLDER, GOOD, Night, Tool, bad_from, nights, se
 
 from nightly_bisect.standin.pages import Era, File, index_page
 from nightly_bisect.standin.server import Content, LoopbackServer
-from nightly_bisect.standin.wheels import make_wheel, wheel_filename
+from nightly_bisect.standin.wheels import make_wheel, standin_torch, wheel_filename
 
 ENDS = ("--good", "2026-08-01", "--bad", "2026-08-05")
 STEP_DAY = date(2026, 8, 3)
@@ -143,3 +143,21 @@ def test_no_source_is_ever_built(tool: Tool, where: str) -> None:
     assert ran.code == 6, ran.stderr
     assert set(ran.outcomes.values()) == {"not installed"}
     assert not marker.exists()
+
+
+def test_a_hostile_wheel_is_refused_before_anything_of_it_is_unpacked(tool: Tool) -> None:
+    tool.write("check.py", CHECK)
+    row = nights(date(2026, 8, 1), 5, bad_from(STEP_DAY))
+    with serve(row) as server:
+        path = row[2].file().path
+        escaped = {
+            **standin_torch(STEP_DAY, row[2].version, BAD),
+            "torch/../../../escaped.py": "",
+            "evil.pth": "import os",
+        }
+        server.contents[path] = Content(make_wheel("torch", row[2].version, escaped, tag=row[2].tag))
+        ran = tool.bisect(server, *ENDS, "check.py")
+    assert ran.code == 3, ran.stderr
+    assert ran.outcomes["2026-08-03"] == "not installed"
+    assert "refused" in ran.result["suspects"][0]["reason"]
+    assert not list(tool.folder.rglob("escaped.py"))

@@ -11,7 +11,7 @@ from loopback import FOLDER, Night, serve
 
 from nightly_bisect.errors import Refused, Unreachable
 from nightly_bisect.index.memory import Memory
-from nightly_bisect.index.profile import Unlisted, load_profile
+from nightly_bisect.index.profiles import Unlisted, load_profile
 from nightly_bisect.index.targets import make_target
 from nightly_bisect.index.unlisted import Place, Prober, base_versions, candidates
 from nightly_bisect.index.web import Web

@@ -181,6 +181,7 @@ class Journal:
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with closing(sqlite3.connect(self.path, timeout=60, isolation_level=None)) as database:
+                self._refuse_foreign(database)
                 # WAL with FULL: a commit is on the disk when it returns, also after a power cut.
                 database.execute("pragma journal_mode = wal")
                 database.execute("pragma synchronous = full")
@@ -195,23 +196,27 @@ class Journal:
         except (sqlite3.Error, OSError) as error:
             raise self._fault(error) from error
 
-    def _prepare(self, database: sqlite3.Connection) -> None:
+    def _refuse_foreign(self, database: sqlite3.Connection) -> None:
+        """Raise `StorageFault` for a file that is not ours, before anything of it is changed."""
         (version,) = database.execute("pragma user_version").fetchone()
-        if version == SCHEMA:
-            return
         if version > SCHEMA:
             raise StorageFault(
                 f"The journal {self.path} was written by a newer nightly-bisect (schema {version}).",
                 hint="use that version; the file was left as it is",
             )
-        if database.execute("select count(*) from sqlite_master").fetchone() != (0,):
+        if version == 0 and database.execute("select count(*) from sqlite_master").fetchone() != (0,):
             raise StorageFault(
                 f"{self.path} is a database of something else.",
                 hint="move it away; the file was left as it is",
             )
-        for statement in _TABLES.split(";"):
-            database.execute(statement)
-        database.execute(f"pragma user_version = {SCHEMA}")
+
+    def _prepare(self, database: sqlite3.Connection) -> None:
+        """Make the tables of a new journal."""
+        (version,) = database.execute("pragma user_version").fetchone()
+        if version == 0:
+            for statement in _TABLES.split(";"):
+                database.execute(statement)
+            database.execute(f"pragma user_version = {SCHEMA}")
 
     def _fault(self, error: sqlite3.Error | OSError) -> StorageFault:
         text = str(error)

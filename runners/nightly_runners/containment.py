@@ -18,6 +18,9 @@ class Containment(StrEnum):
     REAPER = "reaper"
 
 
+HOLDERS = {Containment.BUBBLEWRAP: 3, Containment.NAMESPACE: 2, Containment.REAPER: 0}
+"""How many processes, one the parent of the next, stand before the contained one."""
+
 # The first process of a namespace ignores signals that it has no handler for, so a crash would go
 # unseen there: a shell stands first and reports how the second one ended, as 128+n for a signal.
 _FIRST = ("sh", "-c", '"$@"; exit $?', "sh")

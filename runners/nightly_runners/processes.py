@@ -18,12 +18,12 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import psutil
 
-from nightly_runners.containment import Containment, contained
+from nightly_runners.containment import HOLDERS, Containment, contained
 from nightly_runners.contract import CannotStart, Finished, InstallerFault
 
 GRACE_S = 5.0
@@ -179,13 +179,12 @@ class _BoundedLog:
 def _terminate(process: subprocess.Popen[bytes], how: Containment) -> None:
     """Ask the check's processes to end, and wake what they stopped so that it can."""
     with contextlib.suppress(psutil.Error):
-        top = psutil.Process(process.pid)
-        asked = top.children(recursive=True)
-        if how is Containment.REAPER:
-            asked.append(top)
-        else:
-            # What holds the namespace must live, or it would take the others with it at once.
-            asked = [p for p in asked if p not in top.children()]
+        level = {psutil.Process(process.pid)}
+        asked = {*level, *_descendants_of(level)}
+        # What holds the namespace must live, or it would take the others with it at once.
+        for _ in range(HOLDERS[how]):
+            asked -= level
+            level = {child for parent in level for child in parent.children()}
         for other in asked:
             with contextlib.suppress(psutil.Error):
                 other.terminate()
@@ -219,7 +218,11 @@ def _reap(processes: list[psutil.Process]) -> None:
 
 
 def _descendants() -> set[psutil.Process]:
-    return set(psutil.Process().children(recursive=True))
+    return _descendants_of({psutil.Process()})
+
+
+def _descendants_of(processes: Iterable[psutil.Process]) -> set[psutil.Process]:
+    return {child for process in processes for child in process.children(recursive=True)}
 
 
 def _adopt_orphans() -> None:

@@ -36,10 +36,8 @@ from nightly_runners.inventory import (
     verified_files,
 )
 from nightly_runners.processes import run_bounded, tail_lines
+from nightly_runners.rooms import KEEP, MARKER, in_use, remove_tree
 from nightly_runners.variables import check_variables, installer_variables
-
-MARKER = ".nightly-bisect-environment"
-"""Only folders with this file in them are ever deleted."""
 
 _GUEST = Path(__file__).parent / "guest"
 _IDENTIFY_TIMEOUT_S = 600.0
@@ -80,12 +78,15 @@ class VenvRunner:
         parent = self._folder / "environments"
         parent.mkdir(parents=True, exist_ok=True)
         root = Path(mkdtemp(dir=parent, prefix="env-"))
-        (root / MARKER).touch()
-        try:
-            yield root
-        finally:
-            if not keep:
-                remove_environment(root)
+        with in_use(root):
+            (root / MARKER).touch()  # not before the lock: what has it and is not locked gets removed
+            try:
+                yield root
+            finally:
+                if keep:
+                    (root / KEEP).touch()
+                else:
+                    remove_environment(root)
 
     def _uv(self, root: Path, logs: Path) -> _Uv:
         return _Uv(self._folder / "uv-cache", root, logs, self._caller)
@@ -286,7 +287,7 @@ def remove_environment(root: Path) -> None:
         return
     doomed = root.with_name(f"removing-{root.name}")
     root.rename(doomed)
-    threading.Thread(target=shutil.rmtree, args=(doomed,), kwargs={"ignore_errors": True}).start()
+    threading.Thread(target=remove_tree, args=(doomed,)).start()
 
 
 def find_interpreter(python: str, caller: Mapping[str, str]) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from nightly_bisect.bisection.course import Contradicted, Located, Move, Stopped, TestNext, Trouble
 from nightly_bisect.bisection.loop import Bisection
 from nightly_bisect.errors import BisectError, CheckCannotRun
-from nightly_bisect.index.profile import RELEASES
+from nightly_bisect.index.profiles import RELEASES
 from nightly_bisect.model import Find, Nightly, Observation, Outcome
 from nightly_bisect.report.answer import Answer, Build, Setting, Status, Suspect
 

@@ -36,6 +36,7 @@ class Options:
     timeout_s: float = 1800.0
     install_timeout_s: float = 1200.0
     keep: bool = False
+    cache_bytes: int = 40 * 2**30
     dependency_index: str | None = None
     profile_path: Path | None = None
     fresh: bool = False
@@ -82,6 +83,8 @@ def reproduce_words(options: Options, span: Span | None) -> list[str]:
         words += ["--env", item]
     if options.arguments.get("cache_dir") is not None:
         words += ["--cache-dir", options.arguments["cache_dir"]]
+    if options.cache_bytes != Options.__dataclass_fields__["cache_bytes"].default:
+        words += ["--cache-size", str(options.cache_bytes)]
     return [*words, *_check_words(options.check)]
 
 

@@ -20,17 +20,18 @@ from nightly_bisect.bisection.options import Options, reproduce_words
 from nightly_bisect.bisection.reuse import Reuse, trial_key
 from nightly_bisect.bisection.trial import Tester
 from nightly_bisect.errors import BisectError
+from nightly_bisect.index.cache import Cache
 from nightly_bisect.index.catalog import Request, load_catalog, place_of
 from nightly_bisect.index.commits import main_commit
 from nightly_bisect.index.dependencies import NightlyIndex
-from nightly_bisect.index.downloads import WheelStore
+from nightly_bisect.index.downloads import WheelStore, storage_faults
 from nightly_bisect.index.memory import Memory
 from nightly_bisect.index.page import Unreadable
 from nightly_bisect.index.targets import host_family
 from nightly_bisect.index.unlisted import Prober
 from nightly_bisect.index.web import Web
 from nightly_bisect.journal import Entry, Journal, Kind, Record, effective
-from nightly_bisect.model import Nightly, Observation, Outcome, UnlistedDay
+from nightly_bisect.model import Nightly, Observation, Outcome, UnlistedDay, Verdict, Wheel
 from nightly_bisect.report.answer import Answer, Setting
 from nightly_bisect.search import most_trials
 from nightly_runners.venv_runner import VenvRunner
@@ -76,8 +77,9 @@ class Session:
         self._listener = listener
         self._now = now
         self._caller = caller
+        self._cache = Cache(options.cache)
         self._web = Web()
-        self._store = WheelStore(options.cache / "wheels", self._web)
+        self._store = WheelStore(options.cache / "wheels", self._web, self._make_room)
         self._memory = Memory(options.cache)
         self._tester = self._make_tester()
         self._bisection: Bisection | None = None
@@ -112,9 +114,14 @@ class Session:
             if self._is_new:
                 self.journal.begin(self._record())
                 self._is_new = False
-            if isinstance(bisection.move, TestNext):
-                self._tester.verify_runner()
-            bisection.run()
+            try:
+                if isinstance(bisection.move, TestNext):
+                    with storage_faults(options.cache):
+                        self._cache.sweep()
+                    self._tester.verify_runner()
+                bisection.run()
+            finally:
+                self._store.let_go()
         return self.conclusion()
 
     @property
@@ -157,7 +164,28 @@ class Session:
             span.slots, question, self._tester, prober, self._listener, self._keep, observations
         )
 
+    def _make_room(self, coming_bytes: int) -> None:
+        """Keep the cache within its budget; it may exceed it by what is in use, and then says so."""
+        ends = {self._store.folder_of(wheel) for wheel in self._end_wheels()}
+        room = self._cache.make_room(self.options.cache_bytes, ends, coming_bytes=coming_bytes)
+        if not room.is_enough:
+            self._listener(Working("the cache grows beyond --cache-size: all that is left in it is needed"))
+
+    def _end_wheels(self) -> list[Wheel]:
+        """Return the wheels at both ends, those of the range and those that it has narrowed to."""
+        bisection = self._bisection
+        if bisection is None:
+            return []
+        judged, positions = bisection.judged(), {0, len(bisection.slots) - 1}
+        for verdict in (Verdict.GOOD, Verdict.BAD):
+            alike = [position for position, judgement in judged.items() if judgement.verdict is verdict]
+            positions |= {min(alike), max(alike)} if alike else set()
+        slots = [bisection.slots[position] for position in positions]
+        return [slot.wheel for slot in slots if isinstance(slot, Nightly) and slot.wheel]
+
     def _keep(self, observation: Observation) -> None:
+        tested = observation.nightly.wheel
+        self._store.let_go(but=[*self._end_wheels(), *([tested] if tested else [])])
         if observation.outcome is Outcome.UNREACHABLE:
             return  # a fact about the network of this hour: resuming tries again
         key = trial_key(self.options, observation.wheel_sha256)

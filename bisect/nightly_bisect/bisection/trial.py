@@ -14,15 +14,16 @@ from nightly_bisect.bisection.events import Downloading, Listener, Working
 from nightly_bisect.bisection.options import Options
 from nightly_bisect.bisection.reuse import Reuse
 from nightly_bisect.errors import CheckCannotRun, NothingInstallable, StorageFault, Unreachable, UsageError
+from nightly_bisect.index.archive import CorruptWheel
 from nightly_bisect.index.dependencies import NightlyIndex, NotOnIndex
 from nightly_bisect.index.downloads import (
-    CorruptWheel,
     StoredWheel,
     WheelStore,
     no_space,
     storage_faults,
 )
 from nightly_bisect.index.metadata import WheelMetadata, read_metadata, recorded_commit
+from nightly_bisect.index.wheel_safety import HostileWheel
 from nightly_bisect.model import Installed, Nightly, Observation, Outcome, Signature
 from nightly_bisect.signature import Failure, read_failure, tail_of
 from nightly_runners.contract import (
@@ -92,6 +93,8 @@ class Tester:
         started = time.monotonic()
         try:
             stored = self._store.fetch(nightly.wheel, self._progress)
+        except HostileWheel as error:
+            return Observation(nightly, Outcome.NOT_INSTALLED, f"its wheel is refused: {error}")
         except CorruptWheel as error:
             return Observation(nightly, Outcome.NOT_INSTALLED, f"its wheel is corrupt: {error}")
         except Unreachable as error:

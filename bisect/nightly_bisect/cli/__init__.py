@@ -17,7 +17,19 @@ from typing import NoReturn
 from nightly_bisect.errors import BisectError
 
 GLOBAL_FLAGS = ("-h", "--help", "--version", "--install-completion", "--show-completion")
-COMMANDS = ("run", "list", "demo", "status", "resume", "log", "undo", "mark", "replay")
+COMMANDS = (
+    "run",
+    "list",
+    "demo",
+    "status",
+    "resume",
+    "log",
+    "undo",
+    "mark",
+    "replay",
+    "cache",
+    "doctor",
+)
 _OUR_BUG = 70
 _INTERRUPTED = 130
 

@@ -86,6 +86,15 @@ CacheDir = Annotated[
         rich_help_panel=_STATE,
     ),
 ]
+CacheSize = Annotated[
+    str,
+    typer.Option(
+        "--cache-size",
+        metavar="SIZE",
+        help="What the cache may take; what was used least recently is removed.",
+        rich_help_panel=_STATE,
+    ),
+]
 Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Print the answer only.", rich_help_panel=_OUTPUT)]
 Verbose = Annotated[
     bool, typer.Option("-v", "--verbose", help="Print what is going on.", rich_help_panel=_OUTPUT)
@@ -264,6 +273,7 @@ def run_command(
         typer.Option("--name", metavar="NAME", help="A name for this bisection.", rich_help_panel=_STATE),
     ] = None,
     cache_dir: CacheDir = None,
+    cache_size: CacheSize = "40GiB",
     keep: Annotated[
         bool,
         typer.Option("--keep", help="Keep the environments of the trials.", rich_help_panel=_STATE),
@@ -446,6 +456,78 @@ def replay_command(
     from nightly_bisect.cli.history import replay
 
     raise typer.Exit(replay(name, json_file, report))
+
+
+cache_app = typer.Typer(
+    help="Show what the cache takes, or make it smaller.",
+    invoke_without_command=True,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.add_typer(cache_app, name="cache")
+
+
+@cache_app.callback()
+def cache_command(
+    context: typer.Context, cache_dir: CacheDir = None, cache_size: CacheSize = "40GiB"
+) -> None:
+    """Show what the cache takes, or make it smaller."""
+    from nightly_bisect.cli.cache import show_cache
+
+    if context.invoked_subcommand is None:
+        raise typer.Exit(show_cache(cache_dir, cache_size))
+
+
+@cache_app.command("prune")
+def prune_command(
+    cache_dir: CacheDir = None,
+    to: Annotated[str, typer.Option("--to", metavar="SIZE", help="What may be left.")] = "40GiB",
+) -> None:
+    """Remove what dead processes left, then what was used least recently, until the rest fits."""
+    from nightly_bisect.cli.cache import prune_cache
+
+    raise typer.Exit(prune_cache(cache_dir, to))
+
+
+@cache_app.command("clear")
+def clear_command(cache_dir: CacheDir = None) -> None:
+    """Remove everything that no running bisection uses."""
+    from nightly_bisect.cli.cache import clear_cache
+
+    raise typer.Exit(clear_cache(cache_dir))
+
+
+@app.command("doctor")
+def doctor_command(
+    package: Package = "torch",
+    profile: ProfileFile = None,
+    channel: Channel = None,
+    python: Python = None,
+    platform: Platform = None,
+    index_url: IndexUrl = None,
+    cache_dir: CacheDir = None,
+    json_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--json",
+            metavar="FILE",
+            help="Write the findings as JSON (- for stdout).",
+            rich_help_panel=_OUTPUT,
+        ),
+    ] = None,
+) -> None:
+    """Say what works on this machine, with a hint for what is missing.
+
+    Exits with 0 when a bisection can run here, else with the code of what is missing first: 5 the index,
+    6 uv, a Python or a wheel for it, 7 room on disk.
+    """
+    from nightly_bisect.cli.doctor import doctor
+    from nightly_bisect.cli.request import WhatArguments
+
+    arguments = WhatArguments(
+        **{n: v for n, v in locals().items() if n in WhatArguments.__dataclass_fields__}
+    )
+    raise typer.Exit(doctor(arguments))
 
 
 def run_app(words: list[str]) -> None:

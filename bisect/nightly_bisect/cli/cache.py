@@ -73,8 +73,8 @@ def content_lines(entries: Sequence[Entry], budget_bytes: int) -> list[str]:
 def shrink_lines(room: Room, swept: int, freed_bytes: int, budget_bytes: int) -> list[str]:
     """Return what was removed and what is left."""
     counts = {kind: sum(entry.kind is kind for entry in room.removed) for kind in Kind}
-    removed = [f"{counts[kind]} {kind}" for kind in (Kind.WHEEL, Kind.ENVIRONMENT)]
-    removed.append(f"{swept} half-built")
+    removed = [f"{kind} {counts[kind]}" for kind in (Kind.WHEEL, Kind.ENVIRONMENT)]
+    removed.append(f"half-built {swept}")
     lines = [f"removed: {', '.join(removed)}; {size_text(max(0, freed_bytes))} freed"]
     lines.append(f"left: {size_text(room.total_bytes)}")
     if not room.is_enough and budget_bytes > 0:

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from nightly_bisect.cli.run import RunArguments, make_options, run_session
 from nightly_bisect.cli.screen import Screen
-from nightly_bisect.index.profile import load_profile
+from nightly_bisect.index.profiles import load_profile
 from nightly_bisect.index.targets import make_target
 from nightly_bisect.index.unlisted import Place, base_versions
 from nightly_bisect.standin.pages import Era, File, index_page, kept_versions

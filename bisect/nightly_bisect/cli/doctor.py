@@ -58,6 +58,16 @@ _NEEDED = {
 # The CUDA major of a driver, by NVIDIA's table of minor version compatibility: within a major, every
 # minor runs, apart from features that need a newer driver.
 _CUDA_MAJOR_SINCE_DRIVER = ((580, 13), (525, 12), (450, 11), (440, 10))
+_LIST_PYTHONS = [
+    "python",
+    "list",
+    "--only-installed",
+    "--offline",
+    "--no-config",
+    "--no-cache",
+    "--output-format",
+    "json",
+]
 _PROGRAM_TIMEOUT_S = 60.0
 _PING_TIMEOUT_S = 5.0
 _LONGEST_PAUSE_S = 1.0
@@ -165,10 +175,14 @@ def exit_code(findings: Iterable[Finding]) -> int:
 def finding_lines(finding: Finding) -> list[str]:
     """Return a finding's line, and its hint below it."""
     mark = {True: "ok", False: "MISSING", None: "-"}[finding.ok]
-    lines = [f"{mark:<8} {finding.name:<12} {printable(finding.text)}"]
+    lines = [f"{mark:<8} {finding.name:<12} {_on_one_line(finding.text)}"]
     if finding.hint is not None:
-        lines.append(f"{'':<21} hint: {printable(finding.hint)}")
+        lines.append(f"{'':<21} hint: {_on_one_line(finding.hint)}")
     return lines
+
+
+def _on_one_line(text: str) -> str:
+    return printable(" ".join(text.split()))
 
 
 def summary(findings: Iterable[Finding]) -> str:
@@ -278,9 +292,7 @@ def find_pythons(machine: Machine, uv: Uv) -> Pythons:
     of_pyenv = _pyenv_versions(machine.variables) - {this}
     listing = None
     if uv.path is not None and uv.version is not None:
-        listing = machine.run(
-            [uv.path, "python", "list", "--only-installed", "--offline", "--no-config", "--output-format", "json"]
-        )  # fmt: skip
+        listing = machine.run([uv.path, *_LIST_PYTHONS])
     of_uv = uv_versions(listing or "") - of_pyenv - {this}
     return Pythons(this, _in_order(of_pyenv), _in_order(of_uv))
 
@@ -308,7 +320,10 @@ def uv_versions(listing: str) -> set[str]:
 
 
 def _in_order(versions: set[str]) -> tuple[str, ...]:
-    return tuple(sorted(versions, key=lambda text: [int(digits) for digits in re.findall(r"\d+", text)]))
+    def order(text: str) -> tuple[list[int], str]:
+        return [int(digits) for digits in re.findall(r"\d+", text)], text
+
+    return tuple(sorted(versions, key=order))
 
 
 def python_finding(pythons: Pythons) -> Finding:
@@ -590,8 +605,8 @@ def engine_finding(engine: Engine, *, has_program: bool) -> Finding:
 
 def ping_engine(address: str, variables: Mapping[str, str]) -> Ping:
     """Ask an engine's ``/_ping``."""
-    connection = _connection(address)
-    if connection is None or variables.get("DOCKER_TLS_VERIFY"):
+    connection = _connection(address, with_tls=bool(variables.get("DOCKER_TLS_VERIFY")))
+    if connection is None:
         return Ping.NOT_TRIED
     with contextlib.closing(connection):
         try:
@@ -605,12 +620,12 @@ def ping_engine(address: str, variables: Mapping[str, str]) -> Ping:
             return Ping.SILENT
 
 
-def _connection(address: str) -> http.client.HTTPConnection | None:
+def _connection(address: str, *, with_tls: bool) -> http.client.HTTPConnection | None:
     try:
         parts = urlsplit(address)
         if parts.scheme == "unix" and hasattr(socket, "AF_UNIX"):
             return _UnixConnection(parts.path)
-        if parts.scheme in ("tcp", "http") and parts.hostname:
+        if parts.scheme in ("tcp", "http") and parts.hostname and not with_tls:
             return http.client.HTTPConnection(parts.hostname, parts.port or 2375, timeout=_PING_TIMEOUT_S)
     except ValueError:  # no URL at all
         pass

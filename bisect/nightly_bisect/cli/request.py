@@ -10,7 +10,7 @@ import platformdirs
 
 from nightly_bisect.errors import UsageError
 from nightly_bisect.index.catalog import Request, check_channel
-from nightly_bisect.index.profile import RELEASES, load_profile, read_profile
+from nightly_bisect.index.profiles import RELEASES, load_profile, read_profile
 from nightly_bisect.index.targets import make_target
 
 

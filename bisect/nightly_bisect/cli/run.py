@@ -19,6 +19,7 @@ from nightly_bisect.bisection.check import Check, command_check, script_check
 from nightly_bisect.bisection.ends import Ends
 from nightly_bisect.bisection.options import Options
 from nightly_bisect.bisection.session import Session, same_machine
+from nightly_bisect.cli.cache import DEFAULT_SIZE, parse_size
 from nightly_bisect.cli.request import WhatArguments, here, make_request, state_folder
 from nightly_bisect.cli.screen import Screen, result_text
 from nightly_bisect.errors import BisectError, StorageFault, UsageError
@@ -51,6 +52,7 @@ class RunArguments(WhatArguments):
     env: list[str] | None = None
     name: str | None = None
     keep: bool = False
+    cache_size: str = DEFAULT_SIZE
     fresh: bool = False
     report: Path | None = None
     dry_run: bool = False
@@ -132,6 +134,7 @@ def make_options(arguments: RunArguments, folder: Path) -> Options:
         timeout_s=arguments.timeout,
         install_timeout_s=arguments.install_timeout,
         keep=arguments.keep,
+        cache_bytes=parse_size("--cache-size", arguments.cache_size),
         dependency_index=arguments.dependency_index,
         profile_path=arguments.profile,
         fresh=arguments.fresh,

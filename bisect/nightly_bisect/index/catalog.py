@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from nightly_bisect.errors import NoSuchPage, NotAnIndex, NothingInstallable, Refused, UsageError
 from nightly_bisect.index.memory import Memory
 from nightly_bisect.index.page import Page, Row, Unreadable, read_page
-from nightly_bisect.index.profile import RELEASES, Profile
+from nightly_bisect.index.profiles import RELEASES, Profile
 from nightly_bisect.index.targets import Target, python_of
 from nightly_bisect.index.unlisted import Place, Prober
 from nightly_bisect.index.web import Web

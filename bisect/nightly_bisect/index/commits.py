@@ -7,7 +7,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from nightly_bisect.errors import IndexFault
-from nightly_bisect.index.profile import Profile
+from nightly_bisect.index.profiles import Profile
 from nightly_bisect.index.web import Web
 
 API_URL = "https://api.github.com"

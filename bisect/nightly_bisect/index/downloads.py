@@ -8,15 +8,16 @@ import hashlib
 import json
 import os
 import shutil
-import zipfile
-import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import mkstemp
 
 from nightly_bisect.errors import IndexFault, StorageFault
+from nightly_bisect.index.archive import CorruptWheel, reading_wheel
+from nightly_bisect.index.cache import Holds
 from nightly_bisect.index.web import FileInfo, Web
+from nightly_bisect.index.wheel_safety import HostileWheel, refuse_hostile
 from nightly_bisect.model import Wheel
 
 # Room for the wheel itself and for what is unpacked from it.
@@ -37,10 +38,6 @@ class StoredWheel:
     size_bytes: int
 
 
-class CorruptWheel(Exception):
-    """What came is not the wheel that was asked for; the text says why."""
-
-
 @dataclass(frozen=True, slots=True)
 class _Record:
     """What is remembered of a stored file, beside it."""
@@ -54,9 +51,13 @@ class _Record:
 class WheelStore:
     """Wheels by their URL below ``folder``; safe for several processes at once."""
 
-    def __init__(self, folder: Path, web: Web) -> None:
+    def __init__(
+        self, folder: Path, web: Web, make_room: Callable[[int], None] = lambda coming_bytes: None
+    ) -> None:
         self._folder = folder
         self._web = web
+        self._make_room = make_room
+        self._holds = Holds()
 
     def fetch(self, wheel: Wheel, progress: Progress) -> StoredWheel | None:
         """Return the wheel's file, downloading it at need; None when the server hasn't got it.
@@ -66,16 +67,26 @@ class WheelStore:
         """
         import filelock
 
-        folder = self._folder / hashlib.sha256(wheel.url.encode()).hexdigest()[:20]
+        folder = self.folder_of(wheel)
         with storage_faults(folder):
             folder.mkdir(parents=True, exist_ok=True)
             with filelock.FileLock(folder / ".lock"):
-                return self._stored(wheel, folder) or self._download(wheel, folder, progress)
+                stored = self._stored(wheel, folder) or self._download(wheel, folder, progress)
+                if stored is not None:
+                    self._holds.take(folder)
+                return stored
+
+    def folder_of(self, wheel: Wheel) -> Path:
+        """Return where a wheel's file lies, or will lie."""
+        return self._folder / hashlib.sha256(wheel.url.encode()).hexdigest()[:20]
+
+    def let_go(self, but: Iterable[Wheel] = ()) -> None:
+        """Stop holding the wheels that were fetched: any process may remove them to make room."""
+        self._holds.keep_only({self.folder_of(wheel) for wheel in but})
 
     def is_stored(self, wheel: Wheel) -> bool:
         """Tell, without any check, whether the file is here already."""
-        folder = self._folder / hashlib.sha256(wheel.url.encode()).hexdigest()[:20]
-        return (folder / wheel.filename).exists()
+        return (self.folder_of(wheel) / wheel.filename).exists()
 
     def _stored(self, wheel: Wheel, folder: Path) -> StoredWheel | None:
         """Return the stored file if its bytes are the recorded ones and still the server's."""
@@ -101,6 +112,8 @@ class WheelStore:
         for last in (False,) * (_TRIES - 1) + (True,):
             try:
                 return self._download_once(wheel, folder, progress)
+            except HostileWheel:
+                raise
             except CorruptWheel:
                 if last:
                     raise
@@ -110,6 +123,7 @@ class WheelStore:
         info = self._web.file_info(wheel.url)
         if info is None:
             return None
+        self._make_room(_ROOM_FACTOR * (info.size_bytes or 0))
         _check_room(folder, info.size_bytes)
         path = folder / wheel.filename
         with _temporary_beside(path) as (temporary, descriptor):
@@ -178,6 +192,7 @@ def _check_bytes(wheel: Wheel, path: Path, record: _Record, info: FileInfo) -> N
         raise CorruptWheel(f"{record.size_bytes} bytes came instead of {info.size_bytes}")
     if wheel.sha256 not in (None, record.sha256):
         raise CorruptWheel(f"its sha256 is {record.sha256}, the index promised {wheel.sha256}")
+    refuse_hostile(path)
     with reading_wheel(path) as archive:
         names = archive.namelist()
         damaged = archive.testzip()
@@ -185,20 +200,6 @@ def _check_bytes(wheel: Wheel, path: Path, record: _Record, info: FileInfo) -> N
         raise CorruptWheel(f"{damaged} in it is damaged")
     if not any(name.endswith(".dist-info/METADATA") for name in names):
         raise CorruptWheel("it has no METADATA")
-
-
-@contextlib.contextmanager
-def reading_wheel(path: Path) -> Iterator[zipfile.ZipFile]:
-    """Open a wheel; raise `CorruptWheel` for whatever a damaged archive makes of its reader."""
-    try:
-        with zipfile.ZipFile(path) as archive:
-            yield archive
-    except (zipfile.BadZipFile, zlib.error, NotImplementedError, EOFError, RuntimeError, ValueError) as error:
-        raise CorruptWheel(f"not a readable zip file: {error}") from error
-    except OSError as error:
-        if error.errno != errno.EINVAL:  # a seek to where a damaged directory points
-            raise
-        raise CorruptWheel(f"not a readable zip file: {error}") from error
 
 
 def _check_room(folder: Path, size_bytes: int | None) -> None:

@@ -12,7 +12,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from nightly_bisect.index.downloads import CorruptWheel, reading_wheel
+from nightly_bisect.index.archive import CorruptWheel, reading_wheel
 from nightly_bisect.index.wheel_names import parse_wheel
 
 _LARGEST_METADATA_BYTES = 4 * 2**20

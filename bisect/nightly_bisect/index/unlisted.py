@@ -15,7 +15,7 @@ from packaging.version import Version
 
 from nightly_bisect.errors import Refused
 from nightly_bisect.index.memory import Memory
-from nightly_bisect.index.profile import FileForm, Unlisted
+from nightly_bisect.index.profiles import FileForm, Unlisted
 from nightly_bisect.index.targets import Target, make_target
 from nightly_bisect.index.web import FileInfo, Web
 from nightly_bisect.index.wheel_names import local_label

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from nightly_bisect.errors import UsageError
-from nightly_bisect.index.profile import Period, Profile, builtin_profiles, load_profile, read_profile
+from nightly_bisect.index.profiles import Period, Profile, builtin_profiles, load_profile, read_profile
 
 WINDOW = '[unlisted]\nurl = "https://example.org/"\n[[unlisted.base_versions]]\n'
 FILES = '[unlisted]\nurl = "https://example.org/"\n[[unlisted.files]]\n'
