@@ -370,7 +370,8 @@ def test_a_stored_wheel_serves_while_the_server_is_down(server: LoopbackServer, 
 
 
 def test_a_hostile_wheel_is_not_asked_for_again(server: LoopbackServer, store: WheelStore) -> None:
-    server.contents[PATH] = Content(archive(torch__init="x"))
-    with pytest.raises(HostileWheel, match="dist-info folders"):
+    files = {"torch/__init__.py": "", "../escaped.py": ""}
+    server.contents[PATH] = Content(make_wheel("torch", "2.6.0.dev20241201+cpu", files))
+    with pytest.raises(HostileWheel, match="climbs out of its folder"):
         store.fetch(listed(server), lambda *_: None)
     assert [method for method, _ in server.requests] == ["HEAD", "GET"]

@@ -94,7 +94,6 @@ def reason(path: Path) -> str:
         ("torch/version.py", "'torch/version.py' is in it twice"),
         ("torch/version.py/a.py", "'torch/version.py' is a file and a folder at once"),
         ("torch/version.py/", "'torch/version.py' is a file and a folder at once"),
-        ("other-1.0.dist-info/METADATA", "it has 2 .dist-info folders instead of one"),
     ],
 )
 def test_a_hostile_name_is_refused(tmp_path: Path, name: str, said: str) -> None:
@@ -142,15 +141,10 @@ def claim_1_1_gib(archive: zipfile.ZipFile) -> None:
         (set_field("compress_type", 0), "'torch/__init__.py' is packed otherwise by its own header"),
         (set_field("header_offset", 0, at=1), "'torch/version.py' lies over another member"),
         (drop_from_directory, f"bytes before '{INFO}/METADATA' belong to no member"),
-        (set_field("file_size", 2**29, at=4), "its RECORD is larger than 128 MiB"),
     ],
 )
 def test_a_hostile_directory_is_refused(tmp_path: Path, tamper: Tamper, said: str) -> None:
     path = write(tmp_path, tamper=tamper)
-    if "RECORD" in said:  # its own header has to tell the same lie
-        with zipfile.ZipFile(path) as archive:
-            at = archive.getinfo(f"{INFO}/RECORD").header_offset
-        rewrite(path, lambda content: struct.pack_into("<I", content, at + 22, 2**29))
     assert reason(path).endswith(said)
 
 
@@ -215,25 +209,9 @@ def test_a_comment_which_could_hold_another_archive_is_refused(tmp_path: Path) -
     assert reason(path) == "something follows its directory"
 
 
-@pytest.mark.parametrize(
-    ("record", "said"),
-    [
-        (record_of(*USUAL[1:]), "'torch/__init__.py' is not listed in its RECORD"),
-        (record_of(*USUAL, "torch/gone.py"), "its RECORD lists 'torch/gone.py', which is not there"),
-        (record_of(*USUAL, "../../x"), "its RECORD lists '../../x', which is not there"),
-        ('"' + "x" * 200_000, "its RECORD cannot be read: field larger than field limit (131072)"),
-        ("", f"'{INFO}/METADATA' is not listed in its RECORD"),
-    ],
-)
-def test_a_record_of_other_files_is_refused(tmp_path: Path, record: str, said: str) -> None:
-    assert reason(write(tmp_path, record=record)) == said
-
-
-def test_a_wheel_without_record_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / NAME
-    with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr(f"{INFO}/METADATA", "")
-    assert reason(path) == "it has no RECORD"
+@pytest.mark.parametrize("record", [record_of(*USUAL[1:]), record_of(*USUAL, "torch/gone.py"), ""])
+def test_a_sloppy_record_is_not_hostile(tmp_path: Path, record: str) -> None:
+    refuse_hostile(write(tmp_path, record=record))
 
 
 def test_what_is_no_archive_is_corrupt_rather_than_hostile(tmp_path: Path) -> None:
@@ -255,11 +233,6 @@ def test_what_is_no_archive_is_corrupt_rather_than_hostile(tmp_path: Path) -> No
 )
 def test_an_unusual_but_harmless_name_passes(tmp_path: Path, names: tuple[str, ...]) -> None:
     refuse_hostile(write(tmp_path, *names))
-
-
-def test_signatures_of_record_need_not_be_listed_in_it(tmp_path: Path) -> None:
-    signatures = (f"{INFO}/RECORD.jws", f"{INFO}/RECORD.p7s")
-    refuse_hostile(write(tmp_path, *signatures, record=record_of(*USUAL)))
 
 
 def test_a_wheel_written_to_a_pipe_passes(tmp_path: Path) -> None:

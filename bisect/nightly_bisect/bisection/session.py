@@ -135,19 +135,16 @@ class Session:
         """What holds so far."""
         return self._bisection.observations if self._bisection else ()
 
-    def conclusion(self) -> Answer:
-        """Make the answer of what was observed; nothing is tested."""
+    def conclusion(self, *, with_commits: bool = True) -> Answer:
+        """Make the answer of what was observed; nothing is tested, and without commits nobody asked."""
         bisection = self._bisection
         assert bisection is not None
+        look_up = self._look_up if with_commits else lambda commit: None
+        return conclude(bisection, bisection.move, self._setting(), self._notes, look_up)
+
+    def _look_up(self, commit: str) -> str | None:
         self._listener(Working("looking up the commits"))
-        profile = self.options.request.profile
-        return conclude(
-            bisection,
-            bisection.move,
-            self._setting(),
-            self._notes,
-            lambda commit: main_commit(profile, commit, self._web, self._caller),
-        )
+        return main_commit(self.options.request.profile, commit, self._web, self._caller)
 
     def ended_early(self, error: BisectError | None) -> Answer:
         """Return what is known when ``error``, or Ctrl-C (None), ended the run."""
@@ -184,12 +181,12 @@ class Session:
         return [slot.wheel for slot in slots if isinstance(slot, Nightly) and slot.wheel]
 
     def _keep(self, observation: Observation) -> None:
+        # What is unreachable is a fact about the network of this hour: resuming tries again.
+        if observation.outcome is not Outcome.UNREACHABLE:
+            key = trial_key(self.options, observation.wheel_sha256)
+            self.journal.append(self.options.name, Kind.TRIAL, observation, key)
         tested = observation.nightly.wheel
         self._store.let_go(but=[*self._end_wheels(), *([tested] if tested else [])])
-        if observation.outcome is Outcome.UNREACHABLE:
-            return  # a fact about the network of this hour: resuming tries again
-        key = trial_key(self.options, observation.wheel_sha256)
-        self.journal.append(self.options.name, Kind.TRIAL, observation, key)
 
     def _make_tester(self) -> Tester:
         options = self.options

@@ -154,7 +154,7 @@ def _standing(record: Record, entries: list[Entry]) -> str:
         session.take_up(record, entries)
         if not session.is_answered:
             return "interrupted"
-        return session.conclusion().sentence
+        return session.conclusion(with_commits=False).sentence
     except BisectError as error:
         return f"cannot be read: {error.what}"
 

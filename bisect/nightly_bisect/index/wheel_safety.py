@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import io
 import re
 import stat
@@ -18,7 +17,6 @@ from nightly_bisect.index.archive import CorruptWheel, reading_wheel
 
 _MOST_MEMBERS = 500_000
 _MOST_UNPACKED_BYTES = 30 * 2**30
-_MOST_RECORD_BYTES = 128 * 2**20
 # Text compresses a hundredfold at times; it is a bomb only when it is also large.
 _MOST_RATIO = 100
 _HARMLESS_UNPACKED_BYTES = 2**30
@@ -44,8 +42,8 @@ class HostileWheel(CorruptWheel):
 def refuse_hostile(path: Path) -> None:
     """Raise `HostileWheel` for a wheel that must not be unpacked.
 
-    Read its directory, its members' own headers and RECORD, but none of the members. Raise
-    `CorruptWheel` when it isn't a readable archive at all.
+    Read its directory and its members' own headers, but none of the members. Raise `CorruptWheel` when
+    it isn't a readable archive at all. An incomplete RECORD is sloppy, not hostile: it is no matter here.
     """
     with reading_wheel(path) as archive, path.open("rb", buffering=0) as file:
         members = archive.infolist()
@@ -57,7 +55,6 @@ def refuse_hostile(path: Path) -> None:
         _refuse_bomb(members, path.stat().st_size)
         _refuse_second_directory(archive, file)
         _refuse_other_headers(archive, file)
-        _refuse_unrecorded(archive)
 
 
 def _refuse_member(member: ZipInfo) -> None:
@@ -174,34 +171,6 @@ def _length_as_headed(member: ZipInfo, file: BinaryIO) -> int:
     if not sizes_stand_elsewhere and (packed, unpacked) != (member.compress_size, member.file_size):
         raise HostileWheel(f"{_shown(member.filename)} has another size in its own header")
     return _LOCAL_HEADER.size + int(name_length) + int(extra_length)
-
-
-def _refuse_unrecorded(archive: ZipFile) -> None:
-    """Refuse files that RECORD doesn't list, and a RECORD that lists what isn't there."""
-    names = {member.filename for member in archive.infolist() if not member.is_dir()}
-    folders = {name.partition("/")[0] for name in names if "/" in name}
-    infos = [folder for folder in folders if folder.endswith(".dist-info")]
-    if len(infos) != 1:
-        raise HostileWheel(f"it has {len(infos)} .dist-info folders instead of one")
-    record = f"{infos[0]}/RECORD"
-    if record not in names:
-        raise HostileWheel("it has no RECORD")
-    if archive.getinfo(record).file_size > _MOST_RECORD_BYTES:
-        raise HostileWheel(f"its RECORD is larger than {_MOST_RECORD_BYTES // 2**20} MiB")
-    listed = _listed(archive.read(record))
-    # RECORD can't hold its own hash, nor that of its signatures.
-    if unlisted := names - listed - {record, f"{record}.jws", f"{record}.p7s"}:
-        raise HostileWheel(f"{_shown(min(unlisted))} is not listed in its RECORD")
-    if absent := listed - names:
-        raise HostileWheel(f"its RECORD lists {_shown(min(absent))}, which is not there")
-
-
-def _listed(record: bytes) -> set[str]:
-    text = record.decode("utf-8", errors="replace")
-    try:
-        return {row[0] for row in csv.reader(io.StringIO(text, newline="")) if row}
-    except csv.Error as error:
-        raise HostileWheel(f"its RECORD cannot be read: {error}") from error
 
 
 def _shown(name: str) -> str:
