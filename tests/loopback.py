@@ -156,3 +156,18 @@ class Ran:
     @property
     def outcomes(self) -> dict[str, str]:
         return {trial["date"]: trial["outcome"] for trial in self.result["trials"]}
+
+
+def interruptible(*words: str) -> list[str]:
+    """Return the real command with the usual signals, whatever the tests themselves were started with.
+
+    A shell in the background, or nohup, makes its children ignore some.
+    """
+    code = (
+        "import runpy, signal, sys\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "for number in (signal.SIGTERM, signal.SIGHUP): signal.signal(number, signal.SIG_DFL)\n"
+        "sys.argv[0] = 'nightly_bisect'\n"
+        "runpy.run_module('nightly_bisect', run_name='__main__', alter_sys=True)\n"
+    )
+    return [sys.executable, "-c", code, *words]

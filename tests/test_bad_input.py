@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,7 +13,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from loopback import CHECK, FOLDER, Night, Ran, Tool, bad_from, nights, serve
+from loopback import CHECK, FOLDER, Night, Ran, Tool, bad_from, interruptible, nights, serve
 
 from nightly_bisect.standin.server import Content, Handler, LoopbackServer
 
@@ -234,7 +233,7 @@ def test_ctrl_c_ends_everything_and_says_how_to_go_on(tool: Tool) -> None:
     words = ("--good", "2026-08-01", "--json", "result.json")
     with serve(STEP) as server:
         process = subprocess.Popen(
-            [sys.executable, "-m", "nightly_bisect", *words, "--index-url", server.url + FOLDER, "check.py"],
+            interruptible(*words, "--index-url", server.url + FOLDER, "check.py"),
             cwd=tool.folder,
             env={**os.environ, "XDG_CACHE_HOME": str(tool.folder), "XDG_STATE_HOME": str(tool.folder)},
             stdout=subprocess.PIPE,

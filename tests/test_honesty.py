@@ -11,7 +11,19 @@ from datetime import date
 
 import psutil
 import pytest
-from loopback import BAD, CHECK, FOLDER, GOOD, MANYLINUX_TAG, Night, Tool, bad_from, nights, serve
+from loopback import (
+    BAD,
+    CHECK,
+    FOLDER,
+    GOOD,
+    MANYLINUX_TAG,
+    Night,
+    Tool,
+    bad_from,
+    interruptible,
+    nights,
+    serve,
+)
 
 from nightly_bisect.standin.server import Content, Handler
 
@@ -201,7 +213,7 @@ def test_a_terminated_run_leaves_nothing_running(tool: Tool, number: int) -> Non
     tool.write("check.py", f"import time, torch\nopen({str(marker)!r}, 'w').close()\ntime.sleep(987)\n")
     with serve(ROW) as server:
         process = subprocess.Popen(
-            [sys.executable, "-m", "nightly_bisect", "--index-url", server.url + FOLDER, *ENDS, "check.py"],
+            interruptible("--index-url", server.url + FOLDER, *ENDS, "check.py"),
             cwd=tool.folder,
             env={**os.environ, "XDG_CACHE_HOME": str(tool.folder), "XDG_STATE_HOME": str(tool.folder)},
             stdout=subprocess.PIPE,
@@ -240,3 +252,19 @@ def test_two_runs_over_one_cache_do_not_poison_each_other(tool: Tool) -> None:
         ran = tool.bisect(server, "--good", "2026-08-01", "--match", "the bug", "check.py")
     assert ran.code == 0, (ran.stdout, ran.stderr)
     assert ran.result["first_bad"]["date"] == "2026-08-02"
+
+
+def test_a_signal_that_was_to_be_ignored_stays_so(tool: Tool) -> None:
+    tool.write("check.py", "import os, signal, torch\nos.kill(os.getppid(), 0)\nassert torch.value == 1\n")
+    with serve(ROW) as server:
+        words = f"-m nightly_bisect --index-url {server.url}{FOLDER} {' '.join(ENDS)} check.py"
+        shell = f"trap '' HUP; {sys.executable} {words} & sleep 2; kill -HUP $!; wait $!"
+        ran = subprocess.run(
+            ["sh", "-c", shell],
+            cwd=tool.folder,
+            env={**os.environ, "XDG_CACHE_HOME": str(tool.folder), "XDG_STATE_HOME": str(tool.folder)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    assert ran.returncode == 0, ran.stderr

@@ -68,9 +68,13 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 
 def _end_politely_on_signals() -> None:
-    """Let a closed terminal and a cancelled job end a run as Ctrl-C does."""
+    """Let a closed terminal and a cancelled job end a run as Ctrl-C does.
+
+    A signal that was to be ignored (nohup) stays so.
+    """
     for name in ("SIGTERM", "SIGHUP"):
-        if number := getattr(signal, name, None):
+        number = getattr(signal, name, None)
+        if number is not None and signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _interrupt)
 
 
