@@ -124,7 +124,8 @@ def stored_versions(folder: Path) -> set[str]:
     log = run(["log", "it", "--json", "-"], folder)
     if log.returncode != 0:
         return set()
-    return {entry["observation"]["nightly"]["version"] for entry in json.loads(log.stdout)}
+    entries = json.loads(log.stdout)
+    return {entry["observation"]["nightly"]["version"] for entry in entries if entry["observation"]}
 
 
 def run(words: list[str], folder: Path) -> subprocess.CompletedProcess[str]:

@@ -275,9 +275,9 @@ def test_absent_days_are_noted_where_they_lie_between_the_two_sides(letters: str
 @pytest.mark.parametrize(
     ("channel", "notes"),
     [
-        ("cpu", ["first", "No nightly was published on the 3 days between them."]),
+        ("cpu", ["first", "The index lists no nightly of the 3 days between them."]),
         ("release", ["first"]),
-        (None, ["first", "No nightly was published on the 3 days between them."]),
+        (None, ["first", "The index lists no nightly of the 3 days between them."]),
     ],
 )
 def test_days_without_a_nightly_between_the_two_sides_are_noted(

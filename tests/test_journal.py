@@ -9,6 +9,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from loopback import CHECK, FOLDER, Tool, bad_from, nights, serve
+from loopback import CHECK, FOLDER, MANYLINUX_TAG, Tool, bad_from, nights, serve
 
 from nightly_bisect.errors import StorageFault, UsageError
 from nightly_bisect.journal import Entry, Journal, Kind, Record, effective
@@ -128,8 +129,9 @@ def test_earlier_trials_are_found_by_their_key_and_other_bytes_by_their_url(jour
     journal.begin(record())
     seen = observation(1, wheel_sha256="aa")
     journal.append("it", Kind.TRIAL, seen, key="k")
-    assert journal.earlier("k") == ("it", seen)
-    assert journal.earlier("l") is None
+    assert journal.earlier("k", but="other") == ("it", seen)
+    assert journal.earlier("l", but="other") is None
+    assert journal.earlier("k", but="it") is None
     assert seen.nightly.wheel is not None
     assert journal.other_bytes(seen.nightly.wheel.url, "bb") == "aa"
     assert journal.other_bytes(seen.nightly.wheel.url, "aa") is None
@@ -202,7 +204,7 @@ def test_a_killed_bisection_goes_on_with_nothing_tested_twice(tool: Tool, after:
     assert resumed.code == 0, resumed.stderr
     assert "The first bad nightly is 2.6.0.dev20260808+cpu" in resumed.stdout
     entries = json.loads(log.stdout)
-    days = [entry["observation"]["nightly"]["version"] for entry in entries]
+    days = [entry["observation"]["nightly"]["version"] for entry in entries if entry["observation"]]
     assert len(days) == len(set(days)) <= 6
     assert json.loads(replayed.stdout)["first_bad"]["date"] == "2026-08-08"
     assert "first bad nightly" in tool.run("status").stdout
@@ -275,3 +277,34 @@ def test_a_bisection_is_worked_on_by_one_process(tool: Tool) -> None:
     assert ran.code == 7
     assert "process 4711" in ran.stderr
     assert "running" in status.stdout
+
+
+def test_what_was_asked_is_part_of_the_journal(tool: Tool) -> None:
+    tool.write("check.py", CHECK)
+    row = nights(date(2026, 5, 1), 30, bad_from(date(2026, 5, 11)), base="2.13.0", tag=MANYLINUX_TAG)
+    gone = (date(2026, 5, 10), date(2026, 5, 12))
+    row = [replace(n, listed=n.day >= date(2026, 5, 25)) for n in row if n.day not in gone]
+    with serve(row) as server:
+        ran = tool.bisect(server, "--good", "2026-05-01", "--name", "it", "check.py")
+    # The server is gone: everything follows from what was written down.
+    replayed = tool.run("replay", "it", "--json", "-")
+    status = tool.run("status")
+    assert ran.result["first_bad"]["date"] == "2026-05-11", ran.stderr
+    assert replayed.code == 0, replayed.stderr
+    assert json.loads(replayed.stdout)["first_bad"]["date"] == "2026-05-11"
+    assert "first bad nightly is" in status.stdout
+    assert "asked  2026-05-10  no nightly" in tool.run("log", "it").stdout
+
+
+def test_an_undone_trial_is_run_again_and_not_taken_from_the_journal(tool: Tool) -> None:
+    tool.write(
+        "check.py",
+        f"import torch\nopen({str(tool.folder / 'runs')!r}, 'a').write('x')\nassert torch.value == 1\n",
+    )
+    with serve(ROW) as server:
+        tool.bisect(server, *ENDS, "--name", "it", "check.py")
+        before = len((tool.folder / "runs").read_text())
+        tool.run("undo", "it")
+        resumed = tool.run("resume", "it")
+    assert resumed.code == 0, resumed.stderr
+    assert len((tool.folder / "runs").read_text()) == before + 1

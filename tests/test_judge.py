@@ -46,7 +46,7 @@ ANY = {"any_failure": True}
         ("t", UNTESTABLE, ANY, "b"),
         ("t", BAD, TIME_OUT_BAD, ""),
         ("t", BAD, TIME_OUT_BAD, "t"),
-        ("t", UNTESTABLE, TIME_OUT_BAD, "b"),
+        ("t", BAD, TIME_OUT_BAD, "b"),
         ("t", BAD, {**TIME_OUT_BAD, **ANY}, "b"),
         ("t", UNTESTABLE, TIME_OUT_NOT, "t"),
         ("i", UNTESTABLE, {}, ""),

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from nightly_bisect.errors import StorageFault, UsageError
-from nightly_bisect.model import Observation, Slot
+from nightly_bisect.model import Asked, Observation, Slot
 
 SCHEMA = 1
 
@@ -28,7 +28,7 @@ create table bisections (
     check_sha256 text, slots text not null, walk_back integer not null, notes text not null);
 create table entries (
     id integer primary key autoincrement, bisection text not null references bisections (name),
-    kind text not null check (kind in ('trial', 'mark', 'undo')), key text,
+    kind text not null check (kind in ('trial', 'mark', 'undo', 'asked')), key text,
     wheel_url text, wheel_sha256 text, body text, at text not null);
 create index entries_of on entries (bisection, id);
 create index entries_by_key on entries (key) where key is not null;
@@ -37,11 +37,12 @@ create index entries_by_wheel on entries (wheel_url) where wheel_url is not null
 
 
 class Kind(StrEnum):
-    """What an entry is: a trial, the user's own knowledge, or a word taken back."""
+    """What an entry is: a trial, the user's own knowledge, a word taken back, or a server's answer."""
 
     TRIAL = "trial"
     MARK = "mark"
     UNDO = "undo"
+    ASKED = "asked"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +64,12 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One entry; ``observation`` is None for an undo."""
+    """One entry: ``observation`` of a trial or mark, ``asked`` of a server's answer; none of an undo."""
 
     kind: Kind
     at: datetime
     observation: Observation | None
+    asked: Asked | None = None
 
 
 def effective(entries: Iterable[Entry]) -> list[Observation]:
@@ -128,6 +130,12 @@ class Journal:
                 row,
             )
 
+    def append_asked(self, name: str, asked: Asked) -> None:
+        """Commit what a server answered for an unlisted day."""
+        row = (name, Kind.ASKED.value, _dump(Asked, asked), datetime.now(UTC).isoformat())
+        with self._open() as database:
+            database.execute("insert into entries (bisection, kind, body, at) values (?, ?, ?, ?)", row)
+
     def records(self) -> list[Record]:
         """Return all bisections, the oldest first."""
         with self._open() as database:
@@ -150,18 +158,19 @@ class Journal:
             rows = database.execute(
                 "select kind, at, body from entries where bisection = ? order by id", (name,)
             ).fetchall()
-        return [
-            Entry(Kind(kind), datetime.fromisoformat(at), _load(Observation, body) if body else None)
-            for kind, at, body in rows
-        ]
+        return [_entry(Kind(kind), datetime.fromisoformat(at), body) for kind, at, body in rows]
 
-    def earlier(self, key: str) -> tuple[str, Observation] | None:
-        """Return the newest trial with the same key, and the bisection that ran it."""
+    def earlier(self, key: str, but: str) -> tuple[str, Observation] | None:
+        """Return the newest trial with the same key, and the bisection that ran it.
+
+        None of the bisection ``but``, nor of one whose user took something back.
+        """
         with self._open() as database:
             row = database.execute(
-                "select bisection, body from entries where key = ? and kind = 'trial' "
+                "select bisection, body from entries where key = ? and kind = 'trial' and bisection <> ? "
+                "and bisection not in (select bisection from entries where kind = 'undo') "
                 "order by id desc limit 1",
-                (key,),
+                (key, but),
             ).fetchone()
         return (row[0], _load(Observation, row[1])) if row else None
 
@@ -228,6 +237,12 @@ class Journal:
         else:
             hint = "check the folder and its permissions (XDG_STATE_HOME chooses another)"
         return StorageFault(f"The journal {self.path} cannot be used: {text}.", hint=hint)
+
+
+def _entry(kind: Kind, at: datetime, body: str | None) -> Entry:
+    if kind is Kind.ASKED:
+        return Entry(kind, at, None, _load(Asked, body or ""))
+    return Entry(kind, at, _load(Observation, body) if body else None)
 
 
 def _record(row: tuple[Any, ...]) -> Record:

@@ -66,6 +66,8 @@ def judge(seen: Observation, rules: Rules, reference: Reference | None = None) -
         return _untestable(f"fails otherwise: no match of --match ({seen.reason})")
     if bad is None or bad is seen or rules.any_failure or seen.matched:
         return Judgement(Verdict.BAD, seen.reason)
+    if seen.outcome is Outcome.TIMED_OUT and rules.on_timeout is Counts.BAD:
+        return Judgement(Verdict.BAD, seen.reason)
     if _is_same_failure(seen, bad, reference.good):
         return Judgement(Verdict.BAD, seen.reason)
     return _untestable(f"fails otherwise: {seen.reason}")

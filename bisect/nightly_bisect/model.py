@@ -95,6 +95,18 @@ Slot = Nightly | UnlistedDay
 
 
 @dataclass(frozen=True, slots=True)
+class Asked:
+    """What a server answered for an unlisted day: its nightly, or None when there is none.
+
+    ``for_others``: it was asked for wheels of other Pythons.
+    """
+
+    day: UnlistedDay
+    nightly: Nightly | None
+    for_others: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Signature:
     """What makes two failures the same: a kind (exception type, signal) and a normalised line."""
 

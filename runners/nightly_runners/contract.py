@@ -44,6 +44,7 @@ class ImportFailure:
 
     kind: str
     text: str
+    status: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,17 +83,16 @@ class Finished:
     stdout: Path
     stderr: Path
     dropped_bytes: int = 0
-    pid: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Uncaught:
-    """An exception that ended a Python of the check.
+    """An exception that ended a Python of the check; ``own``: its first one, which started the others.
 
     ``frame`` is the source line of the deepest frame outside installed packages.
     """
 
-    pid: int
+    own: bool
     kind: str
     text: str
     frame: str

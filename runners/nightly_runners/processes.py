@@ -81,7 +81,6 @@ def run_bounded(
         stdout=stdout,
         stderr=stderr,
         dropped_bytes=sum(reader.dropped_bytes for reader in readers),
-        pid=process.pid,
     )
 
 

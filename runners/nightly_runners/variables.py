@@ -45,13 +45,15 @@ def check_variables(
     for folder in (home, temporary):
         folder.mkdir(parents=True, exist_ok=True)
     binaries = environment / ("Scripts" if os.name == "nt" else "bin")
+    path = asked.get("PATH", caller.get("PATH", os.defpath))
     return {
         **_chosen(caller, (*_NETWORK, *_SYSTEM, *_DEVICES)),
-        "PATH": os.pathsep.join([str(binaries), caller.get("PATH", os.defpath)]),
-        "VIRTUAL_ENV": str(environment),
         "HOME": str(home),
         "TMPDIR": str(temporary),
         **asked,
+        # Whatever is asked for, the nightly's own programs come first.
+        "PATH": os.pathsep.join([str(binaries), path]),
+        "VIRTUAL_ENV": str(environment),
     }
 
 

@@ -189,10 +189,20 @@ def read_testimony(witness: Path, environment: Path) -> Testimony:
             if "imported" in noted:
                 imported[str(noted["imported"])] = None
             else:
-                uncaught.append(Uncaught(**noted["uncaught"]))
+                uncaught.append(_uncaught(noted["uncaught"]))
     inside = [origin for origin in imported if Path(origin).is_relative_to(environment)]
     elsewhere = tuple(origin for origin in imported if origin not in inside)
     return Testimony(bool(inside), elsewhere, tuple(uncaught))
+
+
+def _uncaught(noted: dict[str, Any]) -> Uncaught:
+    kind, text, frame = (printable_bytes(str(noted[key])) for key in ("kind", "text", "frame"))
+    return Uncaught(bool(noted["own"]), kind, text, frame)
+
+
+def printable_bytes(text: str) -> str:
+    """Show what is no character (names of files hold such) as escapes, so that it can be stored."""
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 class _Uv:
@@ -340,7 +350,9 @@ def _identity(result: dict[str, Any]) -> Identity:
         module_version=result["module_version"],
         module_file=result["module_file"],
         commit=result["commit"],
-        failure=ImportFailure(failure["kind"], failure["text"]) if failure else None,
+        failure=ImportFailure(printable_bytes(failure["kind"]), printable_bytes(failure["text"]))
+        if failure
+        else None,
     )
 
 
@@ -348,9 +360,12 @@ def _death(finished: Finished) -> ImportFailure:
     """Say how the interpreter died while it imported the package."""
     if finished.timed_out:
         return ImportFailure("timed out", f"importing did not end within {finished.seconds:.0f} s")
-    if finished.signal is not None:
-        return ImportFailure(_signal_name(finished.signal), "the interpreter died")
-    return ImportFailure("exit", f"the interpreter exited with {finished.status}")
+    number = finished.signal
+    if number is None and finished.status is not None and finished.status > 128:
+        number = finished.status - 128  # as the shell that stands first in a namespace reports it
+    if number is not None:
+        return ImportFailure(_signal_name(number), "the interpreter died")
+    return ImportFailure("exit", f"the interpreter exited with status {finished.status}", finished.status)
 
 
 def _signal_name(number: int) -> str:

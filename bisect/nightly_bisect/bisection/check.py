@@ -22,13 +22,7 @@ class Check:
     folder: Path
     script: Path | None = None
     sha256: str | None = None
-
-    @property
-    def text(self) -> str | None:
-        """The script's text, for the report."""
-        if self.script is None:
-            return None
-        return self.script.read_text(encoding="utf-8", errors="backslashreplace")
+    text: str | None = None
 
     def refuse_changes(self) -> None:
         """Raise `CheckCannotRun` when the script is no longer what it was at the start."""
@@ -52,14 +46,15 @@ def script_check(path: Path, arguments: tuple[str, ...], folder: Path) -> Check:
             hint="give the path of the check; a command goes after `--`, as in `-- python -c …`",
         )
     digest = _sha256(absolute)
+    text = absolute.read_text(encoding="utf-8", errors="backslashreplace")
     if path.suffix == ".py":
-        return Check(("python", str(absolute), *arguments), folder, absolute, digest)
+        return Check(("python", str(absolute), *arguments), folder, absolute, digest, text)
     if not os.access(absolute, os.X_OK):
         raise CheckCannotRun(
             f"The check {path} is neither a .py file nor executable.",
             hint=f"`chmod +x {path}`, or run it by its interpreter: `-- bash {path}`",
         )
-    return Check((str(absolute), *arguments), folder, absolute, digest)
+    return Check((str(absolute), *arguments), folder, absolute, digest, text)
 
 
 def command_check(words: tuple[str, ...], folder: Path) -> Check:

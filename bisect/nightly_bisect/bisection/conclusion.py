@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from nightly_bisect.bisection.course import Contradicted, Located, Move, Stopped, TestNext, Trouble
 from nightly_bisect.bisection.loop import Bisection
+from nightly_bisect.bisection.reuse import TAKEN
 from nightly_bisect.errors import BisectError, CheckCannotRun
 from nightly_bisect.index.profiles import RELEASES
 from nightly_bisect.model import Find, Nightly, Observation, Outcome
@@ -124,7 +125,8 @@ def _boundary_notes(
         )
     hole = (after.nightly.stamp.day - before.nightly.stamp.day).days - 1
     if hole > 0 and not absent and move.after == move.before + 1 and setting.channel != RELEASES:
-        notes.append(f"No nightly was published on the {hole} day{'s' if hole > 1 else ''} between them.")
+        days = "day" if hole == 1 else f"{hole} days"
+        notes.append(f"The index lists no nightly of the {days} between them.")
     if before.main_commit and before.main_commit == after.main_commit:
         notes.append(
             "Both nightlies were built from the same commit of main: what changed is not in the code "
@@ -227,7 +229,13 @@ def _answer(
 def _shared_notes(observations: Sequence[Observation]) -> list[str]:
     """Say once what every trial in which the check ran had to say."""
     sets = [set(o.notes) for o in observations if o.check_s is not None]
-    return sorted(set.intersection(*sets)) if sets else []
+    shared = sorted(set.intersection(*sets)) if sets else []
+    taken = sum(any(note.startswith(TAKEN) for note in notes) for notes in sets)
+    if taken and not any(note.startswith(TAKEN) for note in shared):
+        shared.append(
+            f"{taken} of {len(sets)} verdicts were taken from earlier bisections (--fresh tests anew)"
+        )
+    return shared
 
 
 def _build(seen: Observation, main_commit: MainCommit) -> Build:

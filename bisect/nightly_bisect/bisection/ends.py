@@ -241,14 +241,14 @@ def _settle(
 ) -> list[Slot]:
     """Move an end inwards to the first slot that has a nightly with a fitting wheel."""
     row = list(reversed(slots)) if from_end else list(slots)
-    asked = 0
+    asked: list[UnlistedDay] = []
     skipped: list[Nightly] = []
     while row:
         slot = row[0]
         if isinstance(slot, UnlistedDay):
-            asked += 1
-            if asked > _MOST_DAYS_ASKED:
-                raise _no_answer(catalog, end)
+            asked.append(slot)
+            if len(asked) > _MOST_DAYS_ASKED:
+                raise _no_answer(catalog, end, asked[0], skipped)
             nightly = catalog.ask(slot)
             if nightly is None:
                 row.pop(0)
@@ -259,23 +259,36 @@ def _settle(
         skipped.append(row.pop(0))  # type: ignore[arg-type]
     if not row:
         raise _nothing_inside(catalog, skipped, end.option)
-    _note_moved(row[0], end, skipped, notes)
+    if not catalog.request.releases:
+        _note_moved(row[0], end, _day(catalog, end), skipped, notes)
     return list(reversed(row)) if from_end else row
 
 
-def _note_moved(slot: Slot, end: _End, skipped: Sequence[Nightly], notes: list[str]) -> None:
+def _note_moved(slot: Slot, end: _End, wanted: date, skipped: Sequence[Nightly], notes: list[str]) -> None:
     if skipped:
         notes.append(
             f"{end.option}: {skipped[0].stamp} has wheels for {', '.join(skipped[0].other_targets)} only; "
             f"the nearest nightly inside the range with a fitting one is {slot}."
         )
-    elif isinstance(end.when, OnDay) and slot.stamp.day != end.when.day:
+    elif not isinstance(end.when, OnRelease) and slot.stamp.day != wanted:
         notes.append(
-            f"{end.option}: there is no nightly of {end.when.day}; the nearest inside the range is {slot}."
+            f"{end.option}: there is no nightly of {wanted}; the nearest inside the range is {slot}."
         )
 
 
-def _no_answer(catalog: Catalog, end: _End) -> UsageError:
+def _no_answer(
+    catalog: Catalog, end: _End, first: UnlistedDay, skipped: Sequence[Nightly]
+) -> UsageError | NothingInstallable:
+    """Tell a night without wheels from one that has them for other Pythons only."""
+    if skipped:
+        return no_wheel(catalog.request, skipped)
+    if other := catalog.prober.ask_for_others(first):
+        python = other.other_targets[0].removeprefix("Python ")
+        return NothingInstallable(
+            f"{end.option} {end.text}: the nightly of {first} has no wheel for {catalog.request.target}, nor "
+            f"have those of the {_MOST_DAYS_ASKED} days next to it; there is one for Python {python}.",
+            hint=f"use `--python {python}`, or `{end.option} {catalog.window_start}`",
+        )
     return UsageError(
         f"{end.option} {end.text}: no nightly answers within {_MOST_DAYS_ASKED} days of it for "
         f"{catalog.request.target} in the channel {catalog.request.channel}.",

@@ -28,7 +28,8 @@ def held_lock(folder: Path, name: str) -> Iterator[None]:
                 hint="wait for it, or end that process",
             ) from error
     try:
-        holder.write_text(str(os.getpid()))
+        with storage_faults(folder):
+            holder.write_text(str(os.getpid()))
         yield
     finally:
         lock.release()

@@ -16,7 +16,7 @@ from nightly_bisect.bisection.course import (
 )
 from nightly_bisect.bisection.events import Listener, Tested, Working
 from nightly_bisect.judge import Judgement
-from nightly_bisect.model import Nightly, Observation, Slot, UnlistedDay
+from nightly_bisect.model import Asked, Nightly, Observation, Slot, Stamp, UnlistedDay
 
 # Walking back, a fortnight without any nightly is taken for the beginning of history.
 _MOST_ABSENT_IN_A_ROW = 14
@@ -43,7 +43,7 @@ class Asks(Protocol):
 class Bisection:
     """A row of slots, what was observed of them, and what follows from it.
 
-    ``keep`` stores an observation for good; ``observations`` are those of earlier runs.
+    ``keep`` stores what was learned for good; ``observations`` and ``answers`` are of earlier runs.
     """
 
     def __init__(
@@ -53,21 +53,24 @@ class Bisection:
         tester: Tests,
         asks: Asks,
         listener: Listener,
-        keep: Callable[[Observation], None] = lambda observation: None,
+        keep: Callable[[Observation | Asked], None] = lambda what: None,
         observations: Sequence[Observation] = (),
+        answers: Sequence[Asked] = (),
     ) -> None:
-        # A day that was asked for in an earlier run is known by what was tested of it.
-        known = {o.nightly.stamp: o.nightly for o in observations}
-        self.slots = [known.get(s.stamp, s) if isinstance(s, UnlistedDay) else s for s in slots]
+        # A day that was asked for in an earlier run is known by what was answered or tested.
+        known: dict[Stamp, Nightly | None] = {asked.day.stamp: asked.nightly for asked in answers}
+        known |= {o.nightly.stamp: o.nightly for o in observations}
+        row = [known.get(s.stamp, s) if isinstance(s, UnlistedDay) else s for s in slots]
+        self.slots: list[Slot] = [slot for slot in row if slot is not None]
         self.question = question
         self.observations = list(observations)
-        self.absent_days: list[UnlistedDay] = []
+        self.absent_days = [s for s in slots if isinstance(s, UnlistedDay) and known.get(s.stamp, s) is None]
         self._tester = tester
         self._asks = asks
         self._listener = listener
         self._keep = keep
         self._absent_in_a_row = 0
-        self._asked_for_others: list[UnlistedDay] = []
+        self._asked_for_others = [asked.day for asked in answers if asked.for_others]
 
     @property
     def seen(self) -> Seen:
@@ -100,6 +103,7 @@ class Bisection:
     def _ask(self, slot: UnlistedDay, index: int) -> None:
         self._listener(Working(f"asking for the nightly of {slot}"))
         nightly = self._asks.ask(slot)
+        self._keep(Asked(slot, nightly))
         if nightly is not None:
             self.slots[index] = nightly
             self._absent_in_a_row = 0
@@ -121,7 +125,9 @@ class Bisection:
         for day in [d for d in days if d not in self._asked_for_others][:_MOST_DAYS_FOR_OTHERS]:
             self._asked_for_others.append(day)
             self._listener(Working(f"asking for other wheels of {day}"))
-            if nightly := self._asks.ask_for_others(day):
+            nightly = self._asks.ask_for_others(day)
+            self._keep(Asked(day, nightly, for_others=True))
+            if nightly is not None:
                 self.absent_days.remove(day)
                 self.slots = sorted([*self.slots, nightly], key=lambda slot: slot.stamp)
                 found = True

@@ -32,6 +32,7 @@ class Options:
     rules: Rules = field(default_factory=Rules)
     requirements: tuple[Requirement, ...] = ()
     requirement_files: tuple[Path, ...] = ()
+    requirement_hashes: tuple[str, ...] = ()
     variables: Mapping[str, str] = field(default_factory=dict)
     timeout_s: float = 1800.0
     install_timeout_s: float = 1200.0

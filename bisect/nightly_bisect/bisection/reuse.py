@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import hashlib
 import json
+import platform
 from dataclasses import replace
+from pathlib import Path
 
 from nightly_bisect.bisection.options import Options
 from nightly_bisect.journal import Journal
 from nightly_bisect.model import Nightly, Observation, Outcome
 
 # What the check itself decided; everything else may have passed by itself since.
+TAKEN = "verdict taken from the bisection"
+
+_MOST_MODULES = 500
 _REUSABLE = (Outcome.PASSED, Outcome.FAILED, Outcome.CRASHED)
 
 
 def trial_key(options: Options, wheel_sha256: str | None) -> str | None:
     """Return what must be equal for a verdict to hold again; None where that cannot be known.
 
-    A plain command runs files that are not known here, so only a script's verdicts are reused.
+    A plain command runs files that are not known here, so only a script's verdicts are reused, and only
+    with the same modules beside it, in the same folder of the same machine.
     """
     check = options.check
     if wheel_sha256 is None or check.script is None:
@@ -28,13 +34,24 @@ def trial_key(options: Options, wheel_sha256: str | None) -> str | None:
         "arguments": check.argv[2:] if check.argv[0] == "python" else check.argv[1:],
         "python": options.request.target.python,
         "requirements": [str(requirement) for requirement in options.requirements],
-        "files": [hashlib.sha256(p.read_bytes()).hexdigest() for p in options.requirement_files],
+        "requirement files": options.requirement_hashes,
+        "beside": _modules_beside(check.script),
+        "folder": str(check.folder),
+        "machine": platform.node(),
         "dependency index": options.dependency_index,
         "variables": dict(options.variables),
         "timeout_s": options.timeout_s,
         "match": options.rules.match.pattern if options.rules.match else None,
     }
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+
+def _modules_beside(script: Path) -> dict[str, str]:
+    """Return the hashes of the modules that a script can import from its own folder."""
+    modules = sorted(script.parent.glob("*.py"))[:_MOST_MODULES]
+    return {
+        module.name: hashlib.sha256(module.read_bytes()).hexdigest() for module in modules if module.is_file()
+    }
 
 
 class Reuse:
@@ -47,12 +64,13 @@ class Reuse:
     def earlier(self, nightly: Nightly, wheel_sha256: str) -> Observation | None:
         """Return an earlier trial's observation, with a note of where it comes from."""
         key = trial_key(self._options, wheel_sha256)
-        found = self._journal.earlier(key) if key and not self._options.fresh else None
+        found = self._journal.earlier(key, self._options.name) if key and not self._options.fresh else None
         if found is None or found[1].outcome not in _REUSABLE:
             return None
         name, observation = found
-        note = f"verdict taken from the bisection {name} (--fresh tests anew)"
-        return replace(observation, nightly=nightly, notes=(note,))
+        note = f"{TAKEN} {name} (--fresh tests anew)"
+        others = tuple(other for other in observation.notes if not other.startswith(TAKEN))
+        return replace(observation, nightly=nightly, notes=(*others, note))
 
     def rebuilt(self, nightly: Nightly, wheel_sha256: str) -> str | None:
         """Say that other bytes were once tested under the same name."""

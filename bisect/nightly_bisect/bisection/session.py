@@ -31,7 +31,7 @@ from nightly_bisect.index.targets import host_family
 from nightly_bisect.index.unlisted import Prober
 from nightly_bisect.index.web import Web
 from nightly_bisect.journal import Entry, Journal, Kind, Record, effective
-from nightly_bisect.model import Nightly, Observation, Outcome, UnlistedDay, Verdict, Wheel
+from nightly_bisect.model import Asked, Nightly, Observation, Outcome, UnlistedDay, Verdict, Wheel
 from nightly_bisect.report.answer import Answer, Setting
 from nightly_bisect.search import most_trials
 from nightly_runners.venv_runner import VenvRunner
@@ -104,7 +104,8 @@ class Session:
         wheels = [nightly.wheel for nightly in nightlies if nightly.wheel]
         prober = Prober(place, wheels, self._web, self._memory, self._now)
         self._is_new = False
-        self._set_out(span, record.notes, prober, effective(entries))
+        answers = [entry.asked for entry in entries if entry.asked is not None]
+        self._set_out(span, record.notes, prober, effective(entries), answers)
 
     def run(self) -> Answer:
         """Run the search to its end; raise `BisectError` when something else ends it."""
@@ -151,14 +152,19 @@ class Session:
         return ended_early(self._bisection, self._setting(), error, self._notes)
 
     def _set_out(
-        self, span: Span, notes: tuple[str, ...], prober: Prober, observations: Sequence[Observation]
+        self,
+        span: Span,
+        notes: tuple[str, ...],
+        prober: Prober,
+        observations: Sequence[Observation],
+        answers: Sequence[Asked] = (),
     ) -> None:
         options = self.options
         question = Question(options.ends.find, options.rules, span.walk_back)
         self._span = span
         self._notes = notes
         self._bisection = Bisection(
-            span.slots, question, self._tester, prober, self._listener, self._keep, observations
+            span.slots, question, self._tester, prober, self._listener, self._keep, observations, answers
         )
 
     def _make_room(self, coming_bytes: int) -> None:
@@ -180,7 +186,13 @@ class Session:
         slots = [bisection.slots[position] for position in positions]
         return [slot.wheel for slot in slots if isinstance(slot, Nightly) and slot.wheel]
 
-    def _keep(self, observation: Observation) -> None:
+    def _keep(self, learned: Observation | Asked) -> None:
+        if isinstance(learned, Asked):
+            self.journal.append_asked(self.options.name, learned)
+        else:
+            self._keep_trial(learned)
+
+    def _keep_trial(self, observation: Observation) -> None:
         # What is unreachable is a fact about the network of this hour: resuming tries again.
         if observation.outcome is not Outcome.UNREACHABLE:
             key = trial_key(self.options, observation.wheel_sha256)

@@ -40,6 +40,7 @@ from nightly_runners.contract import (
     Testimony,
 )
 from nightly_runners.processes import tail_lines
+from nightly_runners.venv_runner import printable_bytes
 
 MOST_UNREACHABLE_IN_A_ROW = 3
 """So many wheels in a row that a server does not give are an outage: the run ends."""
@@ -134,6 +135,8 @@ class Tester:
                         installed=_installed(environment),
                         log=logs,
                     )
+                    if missing := self._not_installed(environment):
+                        return replace(seen, reason=f"the installer left out {', '.join(missing)}")
                     return self._test_environment(seen, environment, metadata)
             except (NotPrepared, NotOnIndex, CorruptWheel) as error:
                 return replace(
@@ -162,15 +165,24 @@ class Tester:
                 wheels[name] = found.path
             elif requirement in options.requirements:
                 plain.append(str(requirement))
+        pinned = {canonicalize_name(r.name) for r in options.requirements if r.url is not None}
         return Order(
             python,
             wheels,
             tuple(plain),
             options.requirement_files,
-            self._index.only_here - set(wheels),
+            self._index.only_here - set(wheels) - pinned,
             options.dependency_index,
             options.install_timeout_s,
         )
+
+    def _not_installed(self, environment: Environment) -> list[str]:
+        return [
+            str(requirement)
+            for requirement in self._options.requirements
+            if canonicalize_name(requirement.name) not in environment.installed
+            and (requirement.marker is None or requirement.marker.evaluate())
+        ]
 
     def _test_environment(
         self, seen: Observation, environment: Environment, metadata: WheelMetadata
@@ -192,7 +204,8 @@ class Tester:
             failure = Failure(identity.failure.kind, identity.failure.text)
             return replace(
                 seen,
-                outcome=Outcome.NOT_IMPORTABLE,
+                outcome=_outcome_of_import(failure),
+                status=identity.failure.status,
                 reason=_one_line(f"import {subject.import_name}: {failure}"),
                 signature=failure.signature,
             )
@@ -236,19 +249,21 @@ class Tester:
         self, finished: Finished, testimony: Testimony, stdout: list[str], stderr: list[str]
     ) -> Failure:
         """Name the failure: the exception that ended the check's own Python, else what it printed."""
-        own = [e for e in testimony.uncaught if e.pid == finished.pid] or list(testimony.uncaught)
+        own = [e for e in testimony.uncaught if e.own] or list(testimony.uncaught)
         if own:
             return Failure(own[-1].kind, own[-1].text, own[-1].frame)
         is_script = self._options.check.argv[0] == "python" and self._options.check.script is not None
         return read_failure(stdout, stderr, is_script=is_script)
 
     def _matches(self, finished: Finished) -> bool | None:
-        if self._options.rules.match is None:
+        match = self._options.rules.match
+        if match is None:
             return None
-        return any(
-            self._options.rules.match.search("\n".join(tail_lines(log, count=100_000)))
+        logs = (
+            log.read_text(encoding="utf-8", errors="backslashreplace")
             for log in (finished.stdout, finished.stderr)
         )
+        return any(match.search(text) for text in logs)
 
     def _progress(self, filename: str, received: int, expected: int | None) -> None:
         self._listener(Downloading(filename, received, expected))
@@ -281,6 +296,15 @@ def _signal(number: int) -> str | None:
         return signal.Signals(number).name
     except ValueError:
         return None
+
+
+def _outcome_of_import(failure: Failure) -> Outcome:
+    """Tell an import that failed from one that the machine or somebody else ended."""
+    if failure.is_exhaustion:
+        return Outcome.EXHAUSTED
+    if failure.kind.startswith("SIG") and failure.kind not in {crash.name for crash in _CRASHES}:
+        return Outcome.KILLED
+    return Outcome.NOT_IMPORTABLE
 
 
 def _wrong_build(identity: Identity, nightly: Nightly) -> str | None:
@@ -343,5 +367,5 @@ def _fault(error: InstallerFault, state: Path) -> Exception:
 
 
 def _one_line(text: str, longest: int = 400) -> str:
-    line = " ".join(text.split())
+    line = " ".join(printable_bytes(text).split())
     return line if len(line) <= longest else line[: longest - 1] + "…"

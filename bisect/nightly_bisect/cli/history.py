@@ -12,7 +12,7 @@ from pathlib import Path
 from nightly_bisect.bisection.locks import held_lock, is_held
 from nightly_bisect.bisection.session import Session, journal_path
 from nightly_bisect.cli.request import state_folder
-from nightly_bisect.cli.run import RunArguments, drive, finish, from_values, make_options
+from nightly_bisect.cli.run import RunArguments, drive, finish, from_values, make_options, write_result
 from nightly_bisect.cli.screen import Screen
 from nightly_bisect.errors import BisectError, CheckCannotRun, UsageError
 from nightly_bisect.journal import Entry, Journal, Kind, Record, effective
@@ -73,7 +73,8 @@ def show_log(name: str, json_file: Path | None) -> int:
     if str(json_file) == "-":
         sys.stdout.write(text)
     else:
-        json_file.write_text(text, encoding="utf-8")
+        for fault in write_result(json_file, text):
+            raise fault
     return 0
 
 
@@ -177,6 +178,9 @@ def _nightly(record: Record, held: list[Observation], text: str) -> Nightly:
 
 def _line(entry: Entry) -> str:
     seen = entry.observation
+    if entry.asked is not None:
+        found = entry.asked.nightly or ("no other wheels" if entry.asked.for_others else "no nightly")
+        return f"{entry.at:%Y-%m-%d %H:%M:%S}  asked  {entry.asked.day}  {found}"
     if seen is None:
         return f"{entry.at:%Y-%m-%d %H:%M:%S}  undo"
     commit, sha256 = (seen.commit or "-")[:10], (seen.wheel_sha256 or "-")[:16]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -112,11 +113,7 @@ def make_options(arguments: RunArguments, folder: Path) -> Options:
             f"Wheels for {request.target.family} do not run on this machine.",
             hint="--platform of another system is for `nightly-bisect list`",
         )
-    if arguments.report is not None and arguments.report.suffix != ".md":
-        raise UsageError(
-            f"--report {arguments.report} does not end in .md.",
-            hint="the report is written as Markdown",
-        )
+    _check_targets(arguments)
     for path in arguments.requirements or []:
         if not path.is_file():
             raise UsageError(f"-r {path}: there is no such file.", hint="give a requirements file")
@@ -130,6 +127,9 @@ def make_options(arguments: RunArguments, folder: Path) -> Options:
         rules=_rules(arguments),
         requirements=_requirements(arguments, request),
         requirement_files=tuple(path.absolute() for path in arguments.requirements or []),
+        requirement_hashes=tuple(
+            hashlib.sha256(path.read_bytes()).hexdigest() for path in arguments.requirements or []
+        ),
         variables=_variables(arguments.env or [], os.environ),
         timeout_s=arguments.timeout,
         install_timeout_s=arguments.install_timeout,
@@ -170,16 +170,19 @@ def from_values(values: Mapping[str, Any]) -> RunArguments:
 def _requirements(arguments: RunArguments, request: Request) -> tuple[Requirement, ...]:
     """Read ``--with``, and of ``-r`` files what only the nightly index may serve."""
     asked = read_requirements(arguments.with_ or [])
-    for requirement in asked:
-        if canonicalize_name(requirement.name) == request.profile.package:
-            raise UsageError(f"--with {requirement}: that is what is bisected.", hint="leave it out")
-    from_files = [
+    in_files = [
         requirement
         for path in arguments.requirements or []
         for requirement in plain_requirements(path.read_text(encoding="utf-8", errors="replace"))
-        if canonicalize_name(requirement.name) in request.profile.index.only_here
     ]
-    return (*asked, *from_files)
+    for requirement in (*asked, *in_files):
+        if canonicalize_name(requirement.name) == request.profile.package:
+            raise UsageError(
+                f"The check's requirements name {requirement}, which is what is bisected.",
+                hint="leave it out of --with and -r",
+            )
+    only_here = request.profile.index.only_here
+    return (*asked, *(r for r in in_files if canonicalize_name(r.name) in only_here))
 
 
 def _check_targets(arguments: RunArguments) -> None:
@@ -258,14 +261,15 @@ def finish(answer: Answer, arguments: RunArguments, screen: Screen, error: Bisec
         screen.result(result_text(answer, is_error=error is not None))
     faults = []
     if arguments.json_file is not None and str(arguments.json_file) != "-":
-        faults += _write(arguments.json_file, document)
+        faults += write_result(arguments.json_file, document)
     if arguments.report is not None:
-        faults += _write(arguments.report, as_markdown(answer))
+        faults += write_result(arguments.report, as_markdown(answer))
     if faults:
         raise faults[0]
 
 
-def _write(path: Path, text: str) -> list[StorageFault]:
+def write_result(path: Path, text: str) -> list[StorageFault]:
+    """Write a file; return the fault if that failed."""
     try:
         path.write_text(text, encoding="utf-8")
     except OSError as error:

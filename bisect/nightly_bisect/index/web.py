@@ -274,6 +274,9 @@ def _new_session() -> requests.Session:
         def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
             super().init_poolmanager(*args, ssl_context=context, **kwargs)
 
+        def proxy_manager_for(self, proxy: str, **kwargs: Any) -> Any:
+            return super().proxy_manager_for(proxy, ssl_context=context, **kwargs)
+
     session = requests.Session()
     session.mount("https://", SystemTrust())
     session.headers["User-Agent"] = "nightly-bisect"

@@ -129,6 +129,8 @@ class Answer:
             return ()
         versions = {o.nightly.version: o for o, _ in self.trials}
         old, new = versions[self.before.version], versions[self.after.version]
+        if not old.installed or not new.installed:
+            return ()  # a side that was marked by hand was never installed
         before = {i.name: i.version for i in old.installed}
         after = {i.name: i.version for i in new.installed}
         own = canonicalize_name(self.setting.package)

@@ -4,7 +4,7 @@ Installed into the environment beside a ``.pth`` line that imports it. It append
 line to the file that NIGHTLY_BISECT_WITNESS_FILE names:
 
     {"imported": "/path/to/torch/__init__.py"}          from where NIGHTLY_BISECT_WITNESS_PACKAGE came
-    {"uncaught": {"pid": 1, "kind": "AssertionError", "text": "…", "frame": "assert x == 1"}}
+    {"uncaught": {"own": true, "kind": "AssertionError", "text": "…", "frame": "assert x == 1"}}
 
 The first unmasks a check that stands in a source checkout; the second tells the exception that ended
 a program from those that it printed and survived. Without the variables it does nothing.
@@ -14,6 +14,8 @@ Standard library only, Python 3.8 syntax.
 import os
 import sys
 from typing import Any
+
+OWNER = "NIGHTLY_BISECT_WITNESS_OWNER"
 
 
 class Witness:
@@ -40,7 +42,11 @@ def watch_exceptions(path: str) -> None:
     def hook(kind: Any, error: Any, trace: Any) -> None:
         try:
             lines = str(error).strip().splitlines()
-            seen = {"pid": os.getpid(), "kind": kind.__name__, "text": lines[0] if lines else ""}
+            seen = {
+                "own": os.environ.get(OWNER) == str(os.getpid()),
+                "kind": kind.__name__,
+                "text": lines[0] if lines else "",
+            }
             if seen["text"].endswith(":") and len(lines) > 1:
                 seen["text"] += " " + lines[1].strip()
             seen["frame"] = own_frame(trace)
@@ -82,6 +88,8 @@ def watch() -> None:
     package = os.environ.get("NIGHTLY_BISECT_WITNESS_PACKAGE")
     path = os.environ.get("NIGHTLY_BISECT_WITNESS_FILE")
     if path:
+        # The first Python of the check; those that it starts inherit its number.
+        os.environ.setdefault(OWNER, str(os.getpid()))
         watch_exceptions(path)
         if package:
             sys.meta_path.insert(0, Witness(package, path))
