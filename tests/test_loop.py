@@ -84,7 +84,7 @@ def test_a_missing_day_at_the_boundary_is_a_suspect_if_there_are_other_wheels_of
 
 
 def test_an_observation_is_kept_before_it_is_told() -> None:
-    world, kept = World("ggbb"), list[Observation]()
+    world, kept = World("ggbb"), list[Observation | Asked]()
     bisection = Bisection(
         slots("ggbb"),
         question(),
