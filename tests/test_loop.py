@@ -23,7 +23,7 @@ from nightly_bisect.bisection.events import Tested as Told
 from nightly_bisect.bisection.events import Working
 from nightly_bisect.bisection.loop import Bisection
 from nightly_bisect.judge import Judgement
-from nightly_bisect.model import Find, Nightly, Observation, Verdict
+from nightly_bisect.model import Asked, Find, Nightly, Observation, Verdict
 from nightly_bisect.search import most_trials
 
 
