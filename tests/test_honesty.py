@@ -268,3 +268,62 @@ def test_a_signal_that_was_to_be_ignored_stays_so(tool: Tool) -> None:
             check=False,
         )
     assert ran.returncode == 0, ran.stderr
+
+
+def test_the_nightlys_python_comes_first_whatever_path_is_asked_for(tool: Tool) -> None:
+    code = "import sys, torch; assert 'env-' in sys.prefix; sys.exit(torch.value != 1)"
+    with serve(ROW) as server:
+        ran = tool.bisect(server, *ENDS, "--env", "PATH=/usr/bin:/bin", "--", "python", "-c", code)
+    assert ran.result["first_bad"]["date"] == "2026-08-07", ran.stderr
+
+
+def test_an_unlisted_end_without_a_fitting_wheel_names_a_python_that_has_one(tool: Tool) -> None:
+    tool.write("check.py", CHECK)
+    row = unlisted_row(other_python=tuple(range(1, 25)))
+    with serve(row) as server:
+        ran = tool.bisect(server, "--good", "2026-05-01", "check.py")
+    assert ran.code == 6, (ran.stdout, ran.stderr)
+    assert "there is one for Python 3.9" in ran.stderr
+    assert "--python 3.9" in ran.stderr
+
+
+def test_a_requirements_file_cannot_name_what_is_bisected(tool: Tool) -> None:
+    tool.write("check.py", CHECK)
+    tool.write("req.txt", "numpy\ntorch>=2\n")
+    with serve(ROW) as server:
+        ran = tool.bisect(server, *ENDS, "-r", "req.txt", "check.py")
+        assert server.requests == []
+    assert ran.code == 2
+    assert "which is what is bisected" in ran.stderr
+
+
+def test_a_result_that_could_not_be_written_is_refused_at_once(tool: Tool) -> None:
+    tool.write("check.py", CHECK)
+    with serve(ROW) as server:
+        words = ("--index-url", server.url + FOLDER, *ENDS, "--report", "no/such/folder/r.md", "check.py")
+        ran = tool.run(*words)
+        assert server.requests == []
+    assert ran.code == 2
+    assert "cannot be written there" in ran.stderr
+
+
+def test_a_file_name_that_is_no_text_does_not_cost_a_trial(tool: Tool) -> None:
+    tool.write("check.py", "import torch\nif torch.value == 2: raise ValueError('name \\udcff')\n")
+    with serve(ROW) as server:
+        ran = tool.bisect(server, *ENDS, "check.py")
+    assert ran.code == 0, ran.stderr
+    assert ran.result["first_bad"]["date"] == "2026-08-07"
+
+
+def test_an_import_that_somebody_killed_is_not_the_crash_of_the_bad_end(tool: Tool) -> None:
+    tool.write("check.py", CHECK)
+    dies = "import os, signal\nos.kill(os.getpid(), signal.{})"
+    row = [
+        Night(n.day, dies.format("SIGSEGV" if n.day.day >= 7 else "SIGKILL") if n.day.day >= 4 else GOOD)
+        for n in ROW
+    ]
+    with serve(row) as server:
+        ran = tool.bisect(server, *ENDS, "check.py")
+    assert ran.code == 3, ran.stderr
+    assert [s["date"][-2:] for s in ran.result["suspects"]] == ["04", "05", "06", "07"]
+    assert ran.outcomes["2026-08-05"] == "killed"

@@ -308,3 +308,13 @@ def test_an_undone_trial_is_run_again_and_not_taken_from_the_journal(tool: Tool)
         resumed = tool.run("resume", "it")
     assert resumed.code == 0, resumed.stderr
     assert len((tool.folder / "runs").read_text()) == before + 1
+
+
+def test_a_verdict_is_not_reused_when_a_module_beside_the_check_changed(tool: Tool) -> None:
+    tool.write("helper.py", "wrong = 2\n")
+    tool.write("check.py", "import torch, helper\nassert torch.value != helper.wrong\n")
+    with serve(ROW) as server:
+        tool.bisect(server, *ENDS, "check.py")
+        tool.write("helper.py", "wrong = 2  # edited\n")
+        again = tool.bisect(server, *ENDS, "check.py")
+    assert not any("verdict taken" in note for note in again.result["notes"])

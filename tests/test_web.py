@@ -493,3 +493,9 @@ def test_only_a_file_makes_a_file_exist(server: LoopbackServer, web: Web, code: 
     server.faults["/login"] = status(code)
     with pytest.raises(Refused):
         web.file_info(f"{server.url}/x.whl")
+
+
+def test_the_trust_of_the_system_reaches_a_proxy_too() -> None:
+    adapter = Web()._session().get_adapter("https://download.pytorch.org/")
+    manager = adapter.proxy_manager_for("http://127.0.0.1:9")  # type: ignore[attr-defined]
+    assert manager.connection_pool_kw["ssl_context"] is not None
