@@ -84,6 +84,14 @@ def test_a_check_that_cannot_run_is_refused_before_anything_is_asked(
     assert_refused(ran, 8, said)
 
 
+@pytest.mark.parametrize("good", ["2026-13-01", "soon", "2126-01-01"])
+def test_an_end_that_is_none_is_refused_without_a_network(tool: Tool, good: str) -> None:
+    tool.write("check.py", CHECK)
+    ran = tool.run("--good", good, "--index-url", "http://127.0.0.1:9/", "check.py")
+    assert_refused(ran, 2, "--good")
+    assert ran.stdout == ""
+
+
 def test_a_misspelt_command_is_recognised(tool: Tool) -> None:
     ran = tool.run("lisst")
     assert_refused(ran, 8, "did you mean the command `list`?")

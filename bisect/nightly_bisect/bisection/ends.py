@@ -78,6 +78,11 @@ def find_span(catalog: Catalog, ends: Ends, now: datetime) -> Span:
     return Span(tuple(slots), early is None, tuple(notes))
 
 
+def refuse_misread(ends: Ends, now: datetime) -> None:
+    """Raise `UsageError` for what is no end, without asking any index."""
+    _claims(ends, now)
+
+
 def read_bounds(catalog: Catalog, since: str | None, until: str | None, now: datetime) -> tuple[date, date]:
     """Return the days that ``--since`` and ``--until`` mean; raise `UsageError`."""
     newest = max(n.stamp.day for n in catalog.nightlies)

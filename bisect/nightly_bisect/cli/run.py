@@ -17,7 +17,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from nightly_bisect.bisection.check import Check, command_check, script_check
-from nightly_bisect.bisection.ends import Ends
+from nightly_bisect.bisection.ends import Ends, refuse_misread
 from nightly_bisect.bisection.options import Options
 from nightly_bisect.bisection.session import Session, same_machine
 from nightly_bisect.cli.cache import DEFAULT_SIZE, parse_size
@@ -114,11 +114,13 @@ def make_options(arguments: RunArguments, folder: Path) -> Options:
             hint="--platform of another system is for `nightly-bisect list`",
         )
     _check_targets(arguments)
+    ends = Ends(Find.FIX if arguments.find_fix else Find.REGRESSION, arguments.good, arguments.bad)
+    refuse_misread(ends, datetime.now(UTC))
     for path in arguments.requirements or []:
         if not path.is_file():
             raise UsageError(f"-r {path}: there is no such file.", hint="give a requirements file")
     return Options(
-        ends=Ends(Find.FIX if arguments.find_fix else Find.REGRESSION, arguments.good, arguments.bad),
+        ends=ends,
         request=request,
         check=check,
         name=_name(arguments.name, request.profile.package),
@@ -257,7 +259,7 @@ def finish(answer: Answer, arguments: RunArguments, screen: Screen, error: Bisec
         screen.error(error.what, error.hint)
     if str(arguments.json_file) == "-":
         screen.result(document)
-    else:
+    elif error is None or answer.trials:
         screen.result(result_text(answer, is_error=error is not None))
     faults = []
     if arguments.json_file is not None and str(arguments.json_file) != "-":
