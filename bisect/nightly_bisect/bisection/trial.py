@@ -13,7 +13,7 @@ from packaging.version import InvalidVersion, Version
 from nightly_bisect.bisection.events import Downloading, Listener, Working
 from nightly_bisect.bisection.options import Options
 from nightly_bisect.bisection.reuse import Reuse
-from nightly_bisect.errors import CheckCannotRun, NothingInstallable, StorageFault, Unreachable, UsageError
+from nightly_bisect.errors import CheckCannotRun, NothingInstallable, StorageFault, Unreachable
 from nightly_bisect.index.archive import CorruptWheel
 from nightly_bisect.index.dependencies import NightlyIndex, NotOnIndex
 from nightly_bisect.index.downloads import (
@@ -22,7 +22,12 @@ from nightly_bisect.index.downloads import (
     no_space,
     storage_faults,
 )
-from nightly_bisect.index.metadata import WheelMetadata, read_metadata, recorded_commit
+from nightly_bisect.index.metadata import (
+    WheelMetadata,
+    marker_environment,
+    read_metadata,
+    recorded_commit,
+)
 from nightly_bisect.index.wheel_safety import HostileWheel
 from nightly_bisect.model import Installed, Nightly, Observation, Outcome, Signature
 from nightly_bisect.signature import Failure, read_failure, tail_of
@@ -157,7 +162,7 @@ class Tester:
         for requirement in [*metadata.active(python), *options.requirements]:
             name = canonicalize_name(requirement.name)
             if name == metadata.name:
-                raise UsageError(f"--with {requirement}: {name} is what is bisected.", hint="leave it out")
+                continue
             if requirement.url is None and self._index.must_serve(requirement):
                 found = self._store.fetch(self._index.find(requirement, nightly.stamp), self._progress)
                 if found is None:
@@ -177,11 +182,12 @@ class Tester:
         )
 
     def _not_installed(self, environment: Environment) -> list[str]:
+        machine = marker_environment(self._options.request.target.python)
         return [
             str(requirement)
             for requirement in self._options.requirements
             if canonicalize_name(requirement.name) not in environment.installed
-            and (requirement.marker is None or requirement.marker.evaluate())
+            and (requirement.marker is None or requirement.marker.evaluate(machine))
         ]
 
     def _test_environment(

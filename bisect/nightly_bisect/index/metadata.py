@@ -29,19 +29,24 @@ class WheelMetadata:
 
     def active(self, python: str) -> list[Requirement]:
         """Return the requirements that hold on this machine with ``python`` (``3.11``)."""
-        plain = python.rstrip("t")
-        environment: dict[str, str] = {
-            **default_environment(),  # type: ignore[dict-item]
-            "python_version": plain,
-            "python_full_version": f"{plain}.0",
-            "implementation_version": f"{plain}.0",
-            "extra": "",
-        }
+        machine = marker_environment(python)
         return [
             requirement
             for requirement in self.requirements
-            if requirement.marker is None or requirement.marker.evaluate(environment)
+            if requirement.marker is None or requirement.marker.evaluate(machine)
         ]
+
+
+def marker_environment(python: str) -> dict[str, str]:
+    """Return what markers see on this machine with ``python``, taken for its first patch release."""
+    plain = python.rstrip("t")
+    return {
+        **default_environment(),  # type: ignore[dict-item]
+        "python_version": plain,
+        "python_full_version": f"{plain}.0",
+        "implementation_version": f"{plain}.0",
+        "extra": "",
+    }
 
 
 def read_metadata(path: Path) -> WheelMetadata:
