@@ -229,6 +229,14 @@ def _adopt_orphans() -> None:
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
+def signal_name(number: int) -> str | None:
+    """Return the name of a signal, ``SIGSEGV``, or None when there is none of that number."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return None
+
+
 def tail_lines(path: Path, count: int = 200) -> Iterator[str]:
     """Yield the last lines of a log, decoded with undecodable bytes shown as escapes."""
     with path.open("rb") as file:

@@ -8,7 +8,6 @@ import json
 import os
 import re
 import shutil
-import signal
 import sys
 import sysconfig
 import threading
@@ -35,7 +34,7 @@ from nightly_runners.inventory import (
     site_packages,
     verified_files,
 )
-from nightly_runners.processes import run_bounded, tail_lines
+from nightly_runners.processes import run_bounded, signal_name, tail_lines
 from nightly_runners.rooms import KEEP, MARKER, in_use, remove_tree
 from nightly_runners.variables import check_variables, installer_variables
 
@@ -92,17 +91,14 @@ class VenvRunner:
         return _Uv(self._folder / "uv-cache", root, logs, self._caller)
 
     def _install(self, uv: _Uv, order: Order, environment: VenvEnvironment) -> None:
-        for attempt in ("first", "second"):
-            uv.make(environment.path, order.python)
-            uv.install(environment.path, order)
-            changed = verified_files(site_packages(environment.path))
-            if not changed:
-                break
+        changed = _install_once(uv, order, environment)
+        if changed:
             # Somebody wrote into files that the cache shares with its environments.
-            if attempt == "second":
-                names = ", ".join(name for _, name in changed[:3])
-                raise NotPrepared(f"installed files differ from their wheel's RECORD: {names}")
             uv.forget({distribution for distribution, _ in changed})
+            changed = _install_once(uv, order, environment)
+        if changed:
+            names = ", ".join(name for _, name in changed[:3])
+            raise NotPrepared(f"installed files differ from their wheel's RECORD: {names}")
         missing = missing_requirements(site_packages(environment.path), order.excluded)
         if missing:
             raise NotPrepared(
@@ -300,6 +296,13 @@ def remove_environment(root: Path) -> None:
     threading.Thread(target=remove_tree, args=(doomed,)).start()
 
 
+def _install_once(uv: _Uv, order: Order, environment: VenvEnvironment) -> list[tuple[str, str]]:
+    """Install into an empty environment; return the files that are not as their wheel records them."""
+    uv.make(environment.path, order.python)
+    uv.install(environment.path, order)
+    return verified_files(site_packages(environment.path))
+
+
 def find_interpreter(python: str, caller: Mapping[str, str]) -> str:
     """Name the Python for uv: this very one where it fits, else a path or a version to look for."""
     mine = f"{sys.version_info.major}.{sys.version_info.minor}"
@@ -364,12 +367,5 @@ def _death(finished: Finished) -> ImportFailure:
     if number is None and finished.status is not None and finished.status > 128:
         number = finished.status - 128  # as the shell that stands first in a namespace reports it
     if number is not None:
-        return ImportFailure(_signal_name(number), "the interpreter died")
+        return ImportFailure(signal_name(number) or f"signal {number}", "the interpreter died")
     return ImportFailure("exit", f"the interpreter exited with status {finished.status}", finished.status)
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"

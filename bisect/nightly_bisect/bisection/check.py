@@ -40,7 +40,8 @@ def script_check(path: Path, arguments: tuple[str, ...], folder: Path) -> Check:
     if absolute.is_dir():
         raise CheckCannotRun(f"The check {path} is a folder.", hint="give a Python script")
     if not absolute.is_file():
-        near = f"; did you mean {', '.join(near_files(absolute))}?" if near_files(absolute) else ""
+        names = _near_files(absolute)
+        near = f"; did you mean {', '.join(names)}?" if names else ""
         raise CheckCannotRun(
             f"There is no file {path}{near}",
             hint="give the path of the check; a command goes after `--`, as in `-- python -c …`",
@@ -73,7 +74,7 @@ def command_check(words: tuple[str, ...], folder: Path) -> Check:
     return Check(words, folder)
 
 
-def near_files(path: Path) -> list[str]:
+def _near_files(path: Path) -> list[str]:
     """Return the names of files beside ``path`` that look like it."""
     import difflib
 

@@ -44,7 +44,7 @@ from nightly_runners.contract import (
     Subject,
     Testimony,
 )
-from nightly_runners.processes import tail_lines
+from nightly_runners.processes import signal_name, tail_lines
 from nightly_runners.venv_runner import printable_bytes
 
 MOST_UNREACHABLE_IN_A_ROW = 3
@@ -280,10 +280,10 @@ def read_ending(finished: Finished) -> tuple[Outcome, str]:
     status, number = finished.status, finished.signal
     if finished.timed_out:
         return Outcome.TIMED_OUT, f"did not end within {finished.seconds:.0f} s"
-    if status is not None and status > 128 and _signal(status - 128) is not None:
+    if status is not None and status > 128 and signal_name(status - 128) is not None:
         number = status - 128  # a shell's way to report a signal
     if number is not None:
-        name = _signal(number) or f"signal {number}"
+        name = signal_name(number) or f"signal {number}"
         return (Outcome.CRASHED if number in _CRASHES else Outcome.KILLED), name
     assert status is not None
     if status == 0:
@@ -295,13 +295,6 @@ def read_ending(finished: Finished) -> tuple[Outcome, str]:
     if status < _SKIP:
         return Outcome.FAILED, f"exit {status}"
     return Outcome.ODD_STATUS, f"exit {status} is neither a pass nor a failure (1–124)"
-
-
-def _signal(number: int) -> str | None:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return None
 
 
 def _outcome_of_import(failure: Failure) -> Outcome:

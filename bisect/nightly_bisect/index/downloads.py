@@ -109,15 +109,14 @@ class WheelStore:
         return _still_the_same(info, record)
 
     def _download(self, wheel: Wheel, folder: Path, progress: Progress) -> StoredWheel | None:
-        for last in (False,) * (_TRIES - 1) + (True,):
+        for _ in range(_TRIES - 1):
             try:
                 return self._download_once(wheel, folder, progress)
             except HostileWheel:
-                raise
+                raise  # it would come again as it is
             except CorruptWheel:
-                if last:
-                    raise
-        raise AssertionError("unreachable")
+                continue
+        return self._download_once(wheel, folder, progress)
 
     def _download_once(self, wheel: Wheel, folder: Path, progress: Progress) -> StoredWheel | None:
         info = self._web.file_info(wheel.url)
