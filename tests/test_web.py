@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import itertools
 import shutil
 import ssl
 import subprocess
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -98,11 +100,27 @@ def gzipped(body: bytes) -> Respond:
     return lambda handler: handler.reply(200, content, {"Content-Encoding": "gzip"})
 
 
-def read_all(chunks: list[bytes]) -> Callable[[Iterator[bytes], int | None], None]:
-    def sink(stream: Iterator[bytes], size_bytes: int | None) -> None:
-        chunks[:] = [b"".join(stream)]
+class Receiver:
+    """Keeps what a download brings, as a part of a file does."""
 
-    return sink
+    def __init__(self, on_chunk: Callable[[bytes], None] = lambda chunk: None) -> None:
+        self.body = b""
+        self.etag: str | None = None
+        self.size_bytes: int | None = None
+        self.begun = 0
+        self._on_chunk = on_chunk
+
+    @property
+    def received(self) -> int:
+        return len(self.body)
+
+    def begin(self, etag: str | None, size_bytes: int | None) -> None:
+        self.body, self.etag, self.size_bytes = b"", etag, size_bytes
+        self.begun += 1
+
+    def append(self, chunk: bytes) -> None:
+        self.body += chunk
+        self._on_chunk(chunk)
 
 
 def test_a_page_is_read_with_its_address_and_type(server: LoopbackServer, web: Web) -> None:
@@ -244,7 +262,7 @@ def test_a_redirect_away_from_the_web_is_refused(
     calls: dict[str, Callable[[], object]] = {
         "page": lambda: web.page(url),
         "file_info": lambda: web.file_info(url),
-        "download": lambda: web.download(url, read_all([])),
+        "download": lambda: web.download(url, Receiver()),
     }
     with pytest.raises(Refused, match="which is not followed"):
         calls[method]()
@@ -278,8 +296,8 @@ def test_json_is_asked_for_once_only(server: LoopbackServer, web: Web, pauses: l
 
 
 def test_a_page_that_grows_too_large_is_no_index(server: LoopbackServer, web: Web) -> None:
-    server.faults["/torch/"] = gzipped(gzip.compress(bytes(65 * 2**20), 1))
-    with pytest.raises(NotAnIndex, match="is larger than 64 MiB"):
+    server.faults["/torch/"] = gzipped(gzip.compress(bytes(17 * 2**20), 1))
+    with pytest.raises(NotAnIndex, match="is larger than 16 MiB"):
         web.page(f"{server.url}/torch/")
     assert len(server.requests) == 1
 
@@ -287,8 +305,31 @@ def test_a_page_that_grows_too_large_is_no_index(server: LoopbackServer, web: We
 def test_a_page_that_drips_is_given_up(server: LoopbackServer, pauses: list[float]) -> None:
     clock = itertools.count(0.0, 61.0)
     web = Web(pause=pauses.append, clock=lambda: next(clock))
-    with pytest.raises(Unreachable, match="no whole page in 60 s"):
+    with pytest.raises(Unreachable, match="in 1 try: no whole page in 60 s"):
         web.page(f"{server.url}/torch/")
+    assert len(server.requests) == 1  # a minute for the page in all, not for each try
+    assert pauses == []
+
+
+def test_headers_that_drip_are_ended(
+    server: LoopbackServer, web: Web, pauses: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended = threading.Event()
+
+    def drip(handler: Handler) -> None:
+        with contextlib.suppress(OSError):
+            handler.wfile.write(b"HTTP/1.1 200 OK\r\nX-Slow: ")
+            while not ended.wait(0.01):
+                handler.wfile.write(b"x")
+        handler.close_connection = True
+
+    monkeypatch.setattr("nightly_bisect.index.web._HEADERS_S", 0.05)
+    server.faults["/torch/"] = drip
+    try:
+        with pytest.raises(Unreachable, match="in 4 tries"):
+            web.page(f"{server.url}/torch/")
+    finally:
+        ended.set()
     assert pauses == PATIENCE
 
 
@@ -297,10 +338,10 @@ def test_a_file_that_is_not_there_is_absent_and_no_error(
     server: LoopbackServer, web: Web, pauses: list[float], code: int
 ) -> None:
     server.faults["/x.whl"] = status(code)
-    chunks: list[bytes] = []
+    receiver = Receiver()
     assert web.file_info(f"{server.url}/x.whl") is None
-    assert web.download(f"{server.url}/x.whl", read_all(chunks)) is False
-    assert chunks == []
+    assert web.download(f"{server.url}/x.whl", receiver) is False
+    assert receiver.begun == 0
     assert len(server.requests) == 2
     assert pauses == []
 
@@ -345,28 +386,24 @@ def test_a_download_begins_anew_after_a_failure(
 ) -> None:
     body = bytes(range(256)) * 4096
     server.faults["/x.whl"] = in_turn(fault, answer(Content(body)))
-    chunks: list[bytes] = []
-    assert web.download(f"{server.url}/x.whl", read_all(chunks)) is True
-    assert chunks == [body]
+    receiver = Receiver()
+    assert web.download(f"{server.url}/x.whl", receiver) is True
+    assert receiver.body == body
     assert len(server.requests) == 2
     assert pauses == [2.0]
 
 
 def test_a_download_is_told_its_size_and_comes_uncompressed(server: LoopbackServer, web: Web) -> None:
     asked: list[str | None] = []
-    sizes: list[int | None] = []
 
     def respond(handler: Handler) -> None:
         asked.append(handler.headers.get("Accept-Encoding"))
         handler.reply(200, Content(b"bytes"))
 
-    def sink(stream: Iterator[bytes], size_bytes: int | None) -> None:
-        sizes.append(size_bytes)
-        assert b"".join(stream) == b"bytes"
-
     server.faults["/x.whl"] = respond
-    assert web.download(f"{server.url}/x.whl", sink)
-    assert (asked, sizes) == (["identity"], [5])
+    receiver = Receiver()
+    assert web.download(f"{server.url}/x.whl", receiver)
+    assert (asked, receiver.size_bytes, receiver.body) == (["identity"], 5, b"bytes")
 
 
 @pytest.mark.parametrize(("bytes_per_s", "bearable"), [(10, False), (4096, True)])
@@ -374,7 +411,6 @@ def test_a_download_below_a_thousand_bytes_a_second_is_given_up(
     server: LoopbackServer, pauses: list[float], bytes_per_s: int, bearable: bool
 ) -> None:
     now = [0.0]
-    received = [0]
 
     def in_pieces(handler: Handler) -> None:
         handler.send_response(200)
@@ -382,32 +418,172 @@ def test_a_download_below_a_thousand_bytes_a_second_is_given_up(
         handler.end_headers()
         handler.wfile.write((b"1000\r\n" + bytes(4096) + b"\r\n") * 64 + b"0\r\n\r\n")
 
-    def sink(stream: Iterator[bytes], size_bytes: int | None) -> None:
-        for chunk in stream:
-            received[0] += len(chunk)
-            now[0] += len(chunk) / bytes_per_s
+    def pass_time(chunk: bytes) -> None:
+        now[0] += len(chunk) / bytes_per_s
 
+    receiver = Receiver(pass_time)
     server.faults["/x.whl"] = in_pieces
     web = Web(pause=pauses.append, clock=lambda: now[0])
     if bearable:
-        assert web.download(f"{server.url}/x.whl", sink)
-        assert received == [64 * 4096]
+        assert web.download(f"{server.url}/x.whl", receiver)
+        assert receiver.received == 64 * 4096
         return
     with pytest.raises(Unreachable, match="less than 1024 bytes a second"):
-        web.download(f"{server.url}/x.whl", sink)
+        web.download(f"{server.url}/x.whl", receiver)
     assert pauses == PATIENCE
 
 
-def test_an_error_of_the_sink_is_nobodys_network(
+BODY = bytes(range(256)) * 4096
+
+
+def piece(first: int, etag: str = '"one"', said_first: int | None = None, body: bytes = BODY) -> Respond:
+    """Answer with the bytes from ``first`` on, as the rest of what was asked for."""
+    said = first if said_first is None else said_first
+    headers = {"Content-Range": f"bytes {said}-{len(body) - 1}/{len(body)}", "ETag": etag}
+    return lambda handler: handler.reply(206, Content(body[first:]), headers)
+
+
+def cut_at(count: int, etag: str | None = '"one"') -> Respond:
+    def respond(handler: Handler) -> None:
+        handler.send_response(200)
+        handler.send_header("Content-Length", str(len(BODY)))
+        if etag:
+            handler.send_header("ETag", etag)
+        handler.end_headers()
+        handler.wfile.write(BODY[:count])
+        handler.close_connection = True
+
+    return respond
+
+
+def noting(headers: list[dict[str, str | None]], respond: Respond) -> Respond:
+    def noted(handler: Handler) -> None:
+        names = ("Range", "If-Range", "Cache-Control")
+        headers.append({name: handler.headers.get(name) for name in names})
+        respond(handler)
+
+    return noted
+
+
+NOTHING_ASKED = {"Range": None, "If-Range": None, "Cache-Control": None}
+REST_ASKED = {"Range": "bytes=1000-", "If-Range": '"one"', "Cache-Control": None}
+
+
+@pytest.mark.parametrize(
+    ("answers", "asked", "begun"),
+    [
+        ([cut_at(1000), piece(1000)], [NOTHING_ASKED, REST_ASKED], 1),
+        # The server ignores the range, or has another version by now: from the beginning.
+        ([cut_at(1000), answer(Content(BODY))], [NOTHING_ASKED, REST_ASKED], 2),
+        # The wrong piece, or one of another version, is not stitched to what is here.
+        (
+            [cut_at(1000), piece(900), answer(Content(BODY))],
+            [NOTHING_ASKED, REST_ASKED, NOTHING_ASKED],
+            3,
+        ),
+        (
+            [cut_at(1000), piece(1000, etag='"two"'), answer(Content(BODY))],
+            [NOTHING_ASKED, REST_ASKED, NOTHING_ASKED],
+            3,
+        ),
+        ([cut_at(1000), status(416), answer(Content(BODY))], [NOTHING_ASKED, REST_ASKED, NOTHING_ASKED], 3),
+        # Only a strong ETag makes two pieces of one file.
+        ([cut_at(1000, etag=None), answer(Content(BODY))], [NOTHING_ASKED, NOTHING_ASKED], 2),
+        ([cut_at(1000, etag='W/"one"'), answer(Content(BODY))], [NOTHING_ASKED, NOTHING_ASKED], 2),
+        ([piece(0), answer(Content(BODY))], [NOTHING_ASKED, NOTHING_ASKED], 2),
+    ],
+)
+def test_a_download_goes_on_where_it_was_cut(
+    server: LoopbackServer,
+    web: Web,
+    answers: list[Respond],
+    asked: list[dict[str, str | None]],
+    begun: int,
+) -> None:
+    headers: list[dict[str, str | None]] = []
+    server.faults["/x.whl"] = noting(headers, in_turn(*answers))
+    receiver = Receiver()
+    assert web.download(f"{server.url}/x.whl", receiver)
+    assert receiver.body == BODY
+    assert headers == asked
+    assert receiver.begun == begun
+
+
+def test_tries_that_bring_a_piece_do_not_count(
+    server: LoopbackServer, web: Web, pauses: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nightly_bisect.index.web._PIECE_BYTES", 1000)
+
+    def next_piece(handler: Handler) -> None:
+        first = int(handler.headers["Range"].removeprefix("bytes=").rstrip("-"))
+        handler.send_response(206)
+        handler.send_header("Content-Range", f"bytes {first}-{len(BODY) - 1}/{len(BODY)}")
+        handler.send_header("Content-Length", str(len(BODY) - first))
+        handler.end_headers()
+        is_last = len(server.requests) == 12
+        handler.wfile.write(BODY[first:] if is_last else BODY[first : first + 1000])
+        handler.close_connection = not is_last
+
+    server.faults["/x.whl"] = in_turn(cut_at(1000), *[next_piece] * 11)
+    receiver = Receiver()
+    assert web.download(f"{server.url}/x.whl", receiver)
+    assert receiver.body == BODY
+    assert pauses == [2.0] * 11
+
+
+def test_what_was_wrong_is_not_taken_from_a_cache_on_the_way(server: LoopbackServer, web: Web) -> None:
+    headers: list[dict[str, str | None]] = []
+    server.faults["/x.whl"] = noting(headers, answer(Content(BODY)))
+    assert web.download(f"{server.url}/x.whl", Receiver(), is_again=True)
+    assert headers == [{**NOTHING_ASKED, "Cache-Control": "no-cache"}]
+
+
+@pytest.mark.parametrize("method", ["page", "file_info", "download"])
+@pytest.mark.parametrize("allowed", [True, False])
+def test_a_redirect_leads_only_to_hosts_that_are_allowed(
+    server: LoopbackServer, pauses: list[float], method: str, allowed: bool
+) -> None:
+    asked: list[str] = []
+
+    def may_redirect_to(host: str) -> bool:
+        asked.append(host)
+        return allowed
+
+    web = Web(may_redirect_to=may_redirect_to, pause=pauses.append)
+    calls: dict[str, Callable[[str], object]] = {
+        "page": web.page,
+        "file_info": web.file_info,
+        "download": lambda url: web.download(url, Receiver()),
+    }
+    with LoopbackServer({"/x": Content(b"x")}) as other:
+        server.faults["/x"] = redirect(other.url.replace("127.0.0.1", "localhost") + "/x")
+        if allowed:
+            calls[method](f"{server.url}/x")
+        else:
+            with pytest.raises(Refused, match="redirects to another host, localhost"):
+                calls[method](f"{server.url}/x")
+        assert len(other.requests) == allowed
+    assert asked == ["localhost"]
+    assert pauses == []
+
+
+@pytest.mark.parametrize("target", ["127.0.0.1", "[::1]", "localhost", "here.localhost", "127.8.8.8"])
+def test_no_redirect_leads_from_the_network_to_this_machine(web: Web, target: str) -> None:
+    host = target.strip("[]")
+    assert not web._may_follow("download.pytorch.org", host)
+    assert web._may_follow("127.0.0.1", host)
+
+
+def test_an_error_of_the_receiver_is_nobodys_network(
     server: LoopbackServer, web: Web, pauses: list[float]
 ) -> None:
     server.contents["/x.whl"] = Content(b"bytes")
 
-    def sink(stream: Iterator[bytes], size_bytes: int | None) -> None:
+    def fail(chunk: bytes) -> None:
         raise OSError(28, "No space left on device")
 
     with pytest.raises(OSError, match="No space left"):
-        web.download(f"{server.url}/x.whl", sink)
+        web.download(f"{server.url}/x.whl", Receiver(fail))
     assert pauses == []
 
 

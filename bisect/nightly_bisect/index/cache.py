@@ -3,6 +3,8 @@
 ::
 
     wheels/<20 hex>/         .lock    held by who writes the wheel
+                             .part    what came of a wheel so far, and .part.json: of which version of it
+                             .mismatch   a file with another hash than the index promised, kept to be looked at
                              .use-*   held by who needs it: a trial, a bisection whose end it is
                              used     its time is the last use
     environments/env-*/      .nightly-bisect-environment   the marker; made when .lock is held
@@ -35,8 +37,13 @@ from packaging.utils import canonicalize_name
 
 from nightly_runners.rooms import KEEP, LOCK, MARKER, USED, mark_used, remove_tree
 
+PART = ".part"
+PART_NOTE = ".part.json"
+MISMATCH = ".mismatch"
+TEMPORARY = ".part-"
+"""The beginning of the names of files that are being written in one go."""
+
 _USE = ".use-"
-_PART = ".part-"
 _RECORD = "record.json"
 _WHEEL_FOLDER = re.compile(r"[0-9a-f]{20}")
 # The installer waits for others that install; what it cannot clean in that time stays, and is counted.
@@ -143,7 +150,8 @@ class Cache:
 
     def _things(self) -> Iterator[tuple[Kind, Path]]:
         for folder in self._wheel_folders():
-            yield (Kind.WHEEL if any(folder.glob("*.whl")) else Kind.OTHER), folder
+            is_wheel = any((folder / name).exists() for name in (PART, MISMATCH)) or any(folder.glob("*.whl"))
+            yield (Kind.WHEEL if is_wheel else Kind.OTHER), folder
         for root in self._environments("env-"):
             yield Kind.ENVIRONMENT, root
         for doomed in self._environments("removing-"):
@@ -273,20 +281,21 @@ def _remove_wheel(folder: Path) -> bool:
         if not is_free or _is_held(folder):
             return False
         # A single file goes at once: there is nothing half deleted that a rename would have to hide.
-        for path in [*folder.glob("*.whl"), folder / _RECORD, folder / USED, *folder.glob(f"{_PART}*")]:
+        fixed = [folder / name for name in (_RECORD, USED, PART, PART_NOTE, MISMATCH)]
+        for path in [*folder.glob("*.whl"), *fixed, *folder.glob(f"{TEMPORARY}*")]:
             path.unlink(missing_ok=True)
     return True
 
 
 def _sweep_wheel(folder: Path) -> list[Path]:
     """Remove what a dead download left: a live one holds the lock."""
-    left = [*folder.glob(f"{_PART}*"), *folder.glob(f"{_USE}*")]
+    left = [*folder.glob(f"{TEMPORARY}*"), *folder.glob(f"{_USE}*")]
     if not left:
         return []
     with _locked_at_once(folder / LOCK) as is_free:
         if not is_free:
             return []
-        dead = [path for path in left if path.name.startswith(_PART) or not _is_locked(path)]
+        dead = [path for path in left if path.name.startswith(TEMPORARY) or not _is_locked(path)]
         for path in dead:
             path.unlink(missing_ok=True)
     return dead

@@ -5,17 +5,17 @@ from __future__ import annotations
 import contextlib
 import errno
 import hashlib
+import itertools
 import json
-import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from tempfile import mkstemp
 
 from nightly_bisect.errors import IndexFault, StorageFault
 from nightly_bisect.index.archive import CorruptWheel, reading_wheel
 from nightly_bisect.index.cache import Holds
+from nightly_bisect.index.parts import Progress, part_of, sync_folder, write_whole
 from nightly_bisect.index.web import FileInfo, Web
 from nightly_bisect.index.wheel_safety import HostileWheel, refuse_hostile
 from nightly_bisect.model import Wheel
@@ -24,9 +24,7 @@ from nightly_bisect.model import Wheel
 _ROOM_FACTOR = 4
 _LEAST_ROOM_BYTES = 50 * 2**20
 _TRIES = 3
-
-Progress = Callable[[str, int, int | None], None]
-"""Called with a file's name, the bytes that came and the bytes that are expected."""
+_TRIES_FOR_OTHER_BYTES = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +44,10 @@ class _Record:
     sha256: str
     size_bytes: int
     etag: str | None
+
+
+class OtherBytes(CorruptWheel):
+    """The bytes have another hash than the index promised."""
 
 
 class WheelStore:
@@ -109,45 +111,46 @@ class WheelStore:
         return _still_the_same(info, record)
 
     def _download(self, wheel: Wheel, folder: Path, progress: Progress) -> StoredWheel | None:
-        for _ in range(_TRIES - 1):
+        for number in itertools.count(1):
             try:
-                return self._download_once(wheel, folder, progress)
+                return self._download_once(wheel, folder, progress, is_again=number > 1)
             except HostileWheel:
                 raise  # it would come again as it is
+            except OtherBytes:
+                if number == _TRIES_FOR_OTHER_BYTES:
+                    raise
             except CorruptWheel:
-                continue
-        return self._download_once(wheel, folder, progress)
+                if number == _TRIES:
+                    raise
+        raise AssertionError("unreachable")
 
-    def _download_once(self, wheel: Wheel, folder: Path, progress: Progress) -> StoredWheel | None:
+    def _download_once(
+        self, wheel: Wheel, folder: Path, progress: Progress, *, is_again: bool
+    ) -> StoredWheel | None:
         info = self._web.file_info(wheel.url)
         if info is None:
             return None
         self._make_room(_ROOM_FACTOR * (info.size_bytes or 0))
         _check_room(folder, info.size_bytes)
         path = folder / wheel.filename
-        with _temporary_beside(path) as (temporary, descriptor):
-            digest = hashlib.sha256()
-            received = 0
-
-            def sink(chunks: Iterator[bytes], size_bytes: int | None) -> None:
-                nonlocal digest, received
-                digest, received = hashlib.sha256(), 0
-                os.ftruncate(descriptor, 0)
-                os.lseek(descriptor, 0, os.SEEK_SET)
-                for chunk in chunks:
-                    os.write(descriptor, chunk)
-                    digest.update(chunk)
-                    received += len(chunk)
-                    progress(wheel.filename, received, size_bytes)
-
-            if not self._web.download(wheel.url, sink):
+        with part_of(folder, wheel.url, info, progress, wheel.filename) as part:
+            if not part.is_whole and not self._web.download(wheel.url, part, is_again=is_again):
                 return None
-            os.fsync(descriptor)
-            record = _Record(wheel.url, digest.hexdigest(), received, info.etag)
-            _check_bytes(wheel, temporary, record, info)
+            part.sync()
+            try:
+                record = _Record(wheel.url, _sha256(part.path), part.received, part.etag or info.etag)
+                _check_bytes(wheel, part.path, record, info)
+            except OtherBytes as error:
+                raise OtherBytes(f"{error}; the file is kept as {part.set_aside()}") from error
+            except CorruptWheel as error:
+                part.discard()  # what is wrong must not be continued
+                if part.is_of_earlier_run:  # a power cut leaves holes in it
+                    raise CorruptWheel(str(error)) from error
+                raise
             _write_record(folder, record)
-            temporary.replace(path)
-        return StoredWheel(path, record.sha256, received)
+            part.path.replace(path)
+            sync_folder(folder)
+        return StoredWheel(path, record.sha256, record.size_bytes)
 
 
 @contextlib.contextmanager
@@ -190,7 +193,7 @@ def _check_bytes(wheel: Wheel, path: Path, record: _Record, info: FileInfo) -> N
     if info.size_bytes not in (None, record.size_bytes):
         raise CorruptWheel(f"{record.size_bytes} bytes came instead of {info.size_bytes}")
     if wheel.sha256 not in (None, record.sha256):
-        raise CorruptWheel(f"its sha256 is {record.sha256}, the index promised {wheel.sha256}")
+        raise OtherBytes(f"its sha256 is {record.sha256}, the index promised {wheel.sha256}")
     refuse_hostile(path)
     with reading_wheel(path) as archive:
         names = archive.namelist()
@@ -212,16 +215,6 @@ def _check_room(folder: Path, size_bytes: int | None) -> None:
         )
 
 
-@contextlib.contextmanager
-def _temporary_beside(path: Path) -> Iterator[tuple[Path, int]]:
-    descriptor, name = mkstemp(dir=path.parent, prefix=".part-")
-    try:
-        yield Path(name), descriptor
-    finally:
-        os.close(descriptor)
-        Path(name).unlink(missing_ok=True)
-
-
 def _sha256(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
@@ -235,7 +228,4 @@ def _read_record(folder: Path) -> _Record | None:
 
 
 def _write_record(folder: Path, record: _Record) -> None:
-    with _temporary_beside(folder / "record.json") as (temporary, descriptor):
-        os.write(descriptor, json.dumps(asdict(record)).encode())
-        os.fsync(descriptor)
-        temporary.replace(folder / "record.json")
+    write_whole(folder / "record.json", json.dumps(asdict(record)).encode())

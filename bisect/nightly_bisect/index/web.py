@@ -7,13 +7,17 @@ refusals and misleading redirects are final at once.
 from __future__ import annotations
 
 import contextlib
+import ipaddress
 import os
+import re
+import socket
 import ssl
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from urllib.parse import urljoin, urlsplit
 
 from nightly_bisect.errors import NoSuchPage, NotAnIndex, Refused, Unreachable
@@ -30,11 +34,16 @@ _RETRIES = 3
 _FIRST_DELAY_S = 2.0
 _LONGEST_WAIT_S = 120.0
 _CONNECT_S, _READ_S = 10.0, 30.0
+_HEADERS_S = 60.0
 _PAGE_DEADLINE_S = 60.0
-_PAGE_LIMIT_BYTES = 64 * 2**20
+_PAGE_LIMIT_BYTES = 16 * 2**20
 _SLOWEST_BYTES_PER_S, _SLOW_WINDOW_S = 1024, 30.0
 _REDIRECTS = 5
 _CHUNK = 2**18
+# A connection that breaks again and again still brings a large wheel, if each piece is worth a try.
+_PIECE_BYTES = 2**20
+_MOST_PIECES = 50
+_CONTENT_RANGE = re.compile(r"bytes (\d+)-\d+/(\d+)", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,15 +65,39 @@ class FileInfo:
     sha256: str | None
 
 
+class Receiver(Protocol):
+    """Takes the bytes of one file. What came before a cut stays, so that it can be continued."""
+
+    @property
+    def received(self) -> int:
+        """How many bytes are here, from the first on."""
+
+    @property
+    def etag(self) -> str | None:
+        """The version of the file that they are of, as the server named it."""
+
+    def begin(self, etag: str | None, size_bytes: int | None) -> None:
+        """Forget what came: the file comes from its first byte on."""
+
+    def append(self, chunk: bytes) -> None:
+        """Take the bytes that follow."""
+
+
 class Web:
-    """One HTTP session. ``pause`` and ``clock`` (seconds) can be replaced in tests."""
+    """One HTTP session.
+
+    ``may_redirect_to`` says of a host whether pages and files may come from it. ``pause`` and ``clock``
+    (seconds) can be replaced in tests.
+    """
 
     def __init__(
         self,
         *,
+        may_redirect_to: Callable[[str], bool] = lambda host: True,
         pause: Callable[[float], None] = time.sleep,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        self._may_redirect_to = may_redirect_to
         self._pause = pause
         self._clock = clock
         self._opened: requests.Session | None = None
@@ -98,7 +131,7 @@ class Web:
                         raise _TryAgain(f"no whole page in {_PAGE_DEADLINE_S:.0f} s")
                 return Document(r.url, bytes(body), r.headers.get("Content-Type", ""))
 
-        return self._with_retries(url, read)
+        return self._with_retries(url, read, deadline_s=_PAGE_DEADLINE_S)
 
     def json(self, url: str, headers: dict[str, str]) -> Any:
         """Read a small JSON document, in one try and a few seconds: for what the run can do without."""
@@ -131,21 +164,52 @@ class Web:
 
         return self._with_retries(url, ask)
 
-    def download(self, url: str, sink: Callable[[Iterator[bytes], int | None], None]) -> bool:
-        """Stream a file into ``sink(chunks, size_bytes)``, anew on each try; False when absent."""
+    def download(self, url: str, receiver: Receiver, *, is_again: bool = False) -> bool:
+        """Bring a file to ``receiver``, going on where a cut left it; False when absent.
+
+        ``is_again``: what came before was wrong, so caches on the way must not serve it once more.
+        """
 
         def fetch() -> bool:
-            with self._open("GET", url, headers={"Accept-Encoding": "identity"}) as r:
+            headers = {"Accept-Encoding": "identity"}
+            if is_again:
+                headers |= {"Cache-Control": "no-cache", "Pragma": "no-cache"}
+            # Only a strong ETag says that two pieces are of the same bytes.
+            etag = receiver.etag
+            if continues := receiver.received > 0 and etag is not None and etag.startswith('"'):
+                headers |= {"Range": f"bytes={receiver.received}-", "If-Range": str(etag)}
+            with self._open("GET", url, headers=headers) as r:
                 if r.status_code in ABSENT:
                     return False
+                if continues and r.status_code == 416:
+                    receiver.begin(None, None)
+                    raise _TryAgain("the server has fewer bytes than came already")
                 self._raise_for_status(r, url)
                 length = r.headers.get("Content-Length", "")
-                sink(self._steady(self._chunks(r)), int(length) if _is_number(length) else None)
+                if r.status_code != 206:
+                    receiver.begin(r.headers.get("ETag"), int(length) if _is_number(length) else None)
+                elif not (continues and _is_continuation(r, receiver)):
+                    receiver.begin(None, None)
+                    raise _TryAgain("the server sent another piece than was asked for")
+                for chunk in self._steady(self._chunks(r)):
+                    receiver.append(chunk)
                 return True
 
-        return self._with_retries(url, fetch)
+        return self._with_retries(url, fetch, progress=lambda: receiver.received)
 
-    def _with_retries(self, url: str, attempt: Callable[[], T]) -> T:
+    def _with_retries(
+        self,
+        url: str,
+        attempt: Callable[[], T],
+        *,
+        deadline_s: float | None = None,
+        progress: Callable[[], int] = lambda: 0,
+    ) -> T:
+        """Try until it works, ``_RETRIES`` more times at most.
+
+        After ``deadline_s``, what servers asked us to wait aside, no new try begins. ``progress`` tells
+        the bytes that came so far: a try that brought a piece of a file doesn't count.
+        """
         import requests
         import urllib3
 
@@ -155,7 +219,12 @@ class Web:
             ConnectionError,
             TimeoutError,
         )
-        for delay in (*(self._first_delay_s * 2**n for n in range(_RETRIES)), None):
+        tries = failures = pieces = 0
+        end = None if deadline_s is None else self._clock() + deadline_s
+        while True:
+            tries += 1
+            failures += 1
+            before = progress()
             wait: float | None = None
             try:
                 return attempt()
@@ -168,14 +237,22 @@ class Web:
                     f"{url} cannot be asked for: {_plain(error)}.", url=url, hint="check --index-url"
                 ) from error
             except requests.exceptions.SSLError as error:
-                raise _tls_refusal(url, error) from error
+                if not _is_cut_short(error):
+                    raise _tls_refusal(url, error) from error
+                why = _plain(error)
             except passing as error:
                 why = _plain(error)
-            if delay is None:
+            if progress() - before >= _PIECE_BYTES and pieces < _MOST_PIECES:
+                pieces, failures = pieces + 1, 1
+            if failures > _RETRIES or (end is not None and self._clock() >= end):
                 break
-            self._pause(min(delay if wait is None else wait, _LONGEST_WAIT_S))
+            delay = self._first_delay_s * 2 ** (failures - 1)
+            pause_s = min(delay if wait is None else wait, _LONGEST_WAIT_S)
+            if end is not None and wait is not None:
+                end += pause_s
+            self._pause(pause_s)
         raise Unreachable(
-            f"Nothing usable came from {url} in {_RETRIES + 1} tries: {why}.",
+            f"Nothing usable came from {url} in {tries} {'try' if tries == 1 else 'tries'}: {why}.",
             url=url,
             hint="check the network and the proxy (HTTPS_PROXY), then run the same command again: "
             "wheels that were downloaded are kept",
@@ -216,9 +293,21 @@ class Web:
                     url=url,
                     hint="a login page of the network does this; check --index-url",
                 )
+            if after.hostname != before.hostname and not self._may_follow(before.hostname, after.hostname):
+                raise Refused(
+                    f"{url} redirects to another host, {after.hostname}, which is not followed.",
+                    url=url,
+                    hint="a login page of the network does this; a mirror of your own goes into --index-url",
+                )
             if after.netloc != before.netloc:
                 headers = {k: v for k, v in headers.items() if k.lower() != "authorization"}
         raise Refused(f"{url} redirects more than {_REDIRECTS} times.", url=url, hint="check --index-url")
+
+    def _may_follow(self, source: str | None, target: str | None) -> bool:
+        """Tell whether a redirect may lead to another host: never from the network to this machine."""
+        if target is None or (_is_loopback(target) and not _is_loopback(source or "")):
+            return False
+        return self._may_redirect_to(target)
 
     def _raise_for_status(self, response: requests.Response, url: str) -> None:
         status = response.status_code
@@ -266,21 +355,74 @@ def _new_session() -> requests.Session:
     import requests
     from requests.adapters import HTTPAdapter
 
+    pools = _pools_with_bounded_headers()
     # Trust what the system trusts (this honours SSL_CERT_FILE and SSL_CERT_DIR) and, beside it,
     # what requests adds by itself (certifi, REQUESTS_CA_BUNDLE): company proxies sign their own.
     context = ssl.create_default_context()
 
-    class SystemTrust(HTTPAdapter):
+    class Adapter(HTTPAdapter):
         def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
             super().init_poolmanager(*args, ssl_context=context, **kwargs)
+            self.poolmanager.pool_classes_by_scheme = pools
 
         def proxy_manager_for(self, proxy: str, **kwargs: Any) -> Any:
-            return super().proxy_manager_for(proxy, ssl_context=context, **kwargs)
+            manager = super().proxy_manager_for(proxy, ssl_context=context, **kwargs)
+            manager.pool_classes_by_scheme = pools
+            return manager
 
     session = requests.Session()
-    session.mount("https://", SystemTrust())
+    session.mount("https://", Adapter())
+    session.mount("http://", Adapter())
     session.headers["User-Agent"] = "nightly-bisect"
     return session
+
+
+def _pools_with_bounded_headers() -> dict[str, Any]:
+    """Return urllib3's connection pools, with an end to headers that drip.
+
+    A socket's time-out is for each packet, and the headers come before anything of ours runs.
+    """
+    from urllib3.connection import HTTPConnection, HTTPSConnection
+    from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
+
+    class Plain(HTTPConnection):
+        def getresponse(self) -> Any:
+            with _ended_after(_HEADERS_S, self.sock):
+                return super().getresponse()
+
+    class Secure(HTTPSConnection):
+        def getresponse(self) -> Any:
+            with _ended_after(_HEADERS_S, self.sock):
+                return super().getresponse()
+
+    class PlainPool(HTTPConnectionPool):
+        ConnectionCls = Plain
+
+    class SecurePool(HTTPSConnectionPool):
+        ConnectionCls = Secure
+
+    return {"http": PlainPool, "https": SecurePool}
+
+
+@contextlib.contextmanager
+def _ended_after(seconds: float, connected: socket.socket) -> Iterator[None]:
+    has_ended = threading.Event()
+
+    def end() -> None:
+        has_ended.set()
+        with contextlib.suppress(OSError):
+            # The one of the plain socket: that of a TLS one takes its state away from the reader.
+            socket.socket.shutdown(connected, socket.SHUT_RDWR)
+
+    timer = threading.Timer(seconds, end)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+    if has_ended.is_set():  # headers that are cut short look whole to http.client
+        raise TimeoutError(f"the headers did not end within {seconds:.0f} s")
 
 
 def _tls_refusal(url: str, error: Exception) -> Refused:
@@ -290,6 +432,24 @@ def _tls_refusal(url: str, error: Exception) -> Refused:
         hint="behind a company proxy, name its certificate file in SSL_CERT_FILE or "
         "REQUESTS_CA_BUNDLE; the connection is never tried without TLS",
     )
+
+
+def _is_cut_short(error: BaseException) -> bool:
+    """Tell a TLS connection that broke off from one that was not to be trusted."""
+    text = str(error)
+    return "EOF" in text or "reset by peer" in text
+
+
+def _is_continuation(response: requests.Response, receiver: Receiver) -> bool:
+    match = _CONTENT_RANGE.fullmatch(response.headers.get("Content-Range", ""))
+    is_same = response.headers.get("ETag") in (None, receiver.etag)
+    return match is not None and is_same and int(match[1]) == receiver.received
+
+
+def _is_loopback(host: str) -> bool:
+    with contextlib.suppress(ValueError):
+        return ipaddress.ip_address(host).is_loopback
+    return host == "localhost" or host.endswith(".localhost")
 
 
 def _retry_after(header: str | None) -> float | None:
