@@ -14,6 +14,7 @@ from pypi_simple import PYPI_SIMPLE_ENDPOINT
 
 from nightly_bisect.errors import NoSuchPage, NotAnIndex, Refused, UsageError
 from nightly_bisect.index.catalog import Catalog, Request, check_channel, load_catalog, no_wheel
+from nightly_bisect.index.listings import Listings
 from nightly_bisect.index.memory import Memory
 from nightly_bisect.index.profiles import RELEASES, IndexSource, Profile, load_profile
 from nightly_bisect.index.targets import Target, make_target
@@ -53,7 +54,7 @@ def load(
     page = Content(index_page(profile.package, files, era, "https://download-r2.pytorch.org"), "text/html")
     with LoopbackServer({f"{root}/{profile.package}/": page}) as server:
         request = Request(profile, channel, target, server.url + root, all_builds)
-        return load_catalog(request, WEB, Memory(tmp_path), NOW)
+        return load_catalog(request, WEB, Listings(tmp_path), Memory(tmp_path), NOW)
 
 
 def versions(catalog: Catalog) -> list[str]:
@@ -240,7 +241,9 @@ def test_a_login_page_in_place_of_the_index_is_an_error_that_says_so(tmp_path: P
     with LoopbackServer({"/login": Content(portal, "text/html")}) as server:
         server.faults["/torch/"] = lambda h: h.reply(302, Content(b""), {"Location": "/login"})
         with pytest.raises(NotAnIndex, match="/login lists no dated build of torch") as caught:
-            load_catalog(Request(TORCH, "cpu", LINUX, server.url), WEB, Memory(tmp_path), NOW)
+            load_catalog(
+                Request(TORCH, "cpu", LINUX, server.url), WEB, Listings(tmp_path), Memory(tmp_path), NOW
+            )
     assert "login page" in caught.value.hint
 
 
@@ -262,7 +265,7 @@ def test_a_channel_without_a_page_is_an_error_that_names_channels_near_it(
     with LoopbackServer(missing_status=status) as server:
         request = Request(TORCH, "cu133", LINUX, server.url)
         with pytest.raises(kind) as caught:
-            load_catalog(request, WEB, Memory(tmp_path), NOW)
+            load_catalog(request, WEB, Listings(tmp_path), Memory(tmp_path), NOW)
         assert len(server.requests) == 1
     assert "no channel 'cu133'; near it: cu13" in str(caught.value)
 
@@ -334,7 +337,7 @@ def test_a_day_that_is_not_listed_is_found_below_the_root_of_the_index(tmp_path:
     hidden = Night(date(2026, 9, 1), base="2.15.0", listed=False, tag=f"{TAG}-{TAG}-manylinux_2_28_x86_64")
     with serve([hidden, *(Night(day, base="2.16.0") for day in days(date(2026, 11, 1), 3))]) as server:
         request = Request(TORCH, "cpu", make_target(None, "linux_x86_64"), server.url + FOLDER)
-        catalog = load_catalog(request, WEB, Memory(tmp_path), NOW)
+        catalog = load_catalog(request, WEB, Listings(tmp_path), Memory(tmp_path), NOW)
         gone, there = (UnlistedDay(Stamp(hidden.day + timedelta(days=n))) for n in (-1, 0))
         assert catalog.ask(gone) is None
         found = catalog.ask(there)
@@ -373,10 +376,12 @@ def test_files_on_hosts_that_the_profile_does_not_name_are_left_out(
         request = Request(profile, "cpu", LINUX)
         if not kept:
             with pytest.raises(NotAnIndex, match="on a host that the profile doesn't allow"):
-                load_catalog(request, WEB, Memory(tmp_path), NOW)
+                load_catalog(request, WEB, Listings(tmp_path), Memory(tmp_path), NOW)
             return
-        catalog = load_catalog(request, WEB, Memory(tmp_path), NOW)
-        named = load_catalog(replace(request, index_url=f"{server.url}/cpu"), WEB, Memory(tmp_path), NOW)
+        catalog = load_catalog(request, WEB, Listings(tmp_path), Memory(tmp_path), NOW)
+        named = load_catalog(
+            replace(request, index_url=f"{server.url}/cpu"), WEB, Listings(tmp_path), Memory(tmp_path), NOW
+        )
     assert len(catalog.nightlies) == kept
     assert len(catalog.unreadable) == 3 - kept
     assert len(named.nightlies) == 3  # an index that the user named may use any host
@@ -393,7 +398,7 @@ def test_releases_are_the_stable_versions_in_order_with_the_day_of_their_upload(
     page = Content(json.dumps(body).encode(), "application/vnd.pypi.simple.v1+json")
     with LoopbackServer({"/simple/torch/": page}) as server:
         request = Request(TORCH.as_release(), RELEASES, LINUX, f"{server.url}/simple")
-        catalog = load_catalog(request, WEB, Memory(tmp_path), NOW)
+        catalog = load_catalog(request, WEB, Listings(tmp_path), Memory(tmp_path), NOW)
     assert versions(catalog) == ["2.9.0", "2.9.1", "2.10.0"]
     assert listed_days(catalog) == ["2025-10-15", "2025-11-12", "2026-01-20"]
     assert catalog.slots(date(2025, 1, 1), date(2026, 12, 1)) == list(catalog.nightlies)

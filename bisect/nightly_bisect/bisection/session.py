@@ -25,6 +25,7 @@ from nightly_bisect.index.catalog import Request, load_catalog, place_of
 from nightly_bisect.index.commits import main_commit
 from nightly_bisect.index.dependencies import NightlyIndex
 from nightly_bisect.index.downloads import WheelStore, storage_faults
+from nightly_bisect.index.listings import Listings
 from nightly_bisect.index.memory import Memory
 from nightly_bisect.index.page import Unreadable
 from nightly_bisect.index.targets import host_family
@@ -78,7 +79,7 @@ class Session:
         self._now = now
         self._caller = caller
         self._cache = Cache(options.cache)
-        self._web = Web()
+        self._web = Web(may_redirect_to=options.request.allows_host)
         self._store = WheelStore(options.cache / "wheels", self._web, self._make_room)
         self._memory = Memory(options.cache)
         self._tester = self._make_tester()
@@ -91,7 +92,7 @@ class Session:
         """Read the index, settle the ends, and count what the search may cost."""
         options = self.options
         self._listener(Working(f"reading the index of {options.request.profile.package}"))
-        catalog = load_catalog(options.request, self._web, self._memory, self._now)
+        catalog = load_catalog(options.request, self._web, Listings(options.cache), self._memory, self._now)
         span = find_span(catalog, options.ends, self._now)
         self._set_out(span, (*span.notes, *catalog.notes()), catalog.prober, ())
         return self._count(span, catalog.unreadable)

@@ -219,7 +219,7 @@ def index_findings(request: Request, cache: Path) -> list[Finding]:
     """Read the index page, with the usual retries but without their long pauses."""
     web = Web(pause=lambda seconds: time.sleep(min(seconds, _LONGEST_PAUSE_S)))
     try:
-        catalog = load_catalog(request, web, Memory(cache), datetime.now(UTC))
+        catalog = load_catalog(request, web, None, Memory(cache), datetime.now(UTC))
     except IndexFault as error:
         return [Finding("index", False, error.what, error.hint)]
     return [Finding("index", True, catalog.page.url), wheels_finding(catalog)]

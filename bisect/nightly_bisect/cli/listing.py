@@ -14,6 +14,7 @@ from nightly_bisect.cli.request import WhatArguments, make_request
 from nightly_bisect.cli.screen import Screen
 from nightly_bisect.errors import StorageFault
 from nightly_bisect.index.catalog import Catalog, load_catalog, no_wheel
+from nightly_bisect.index.listings import Listings
 from nightly_bisect.index.memory import Memory
 from nightly_bisect.index.web import Web
 from nightly_bisect.model import Nightly, UnlistedDay
@@ -34,7 +35,13 @@ def show_list(arguments: ListArguments) -> int:
     screen = Screen(arguments.level)
     now = datetime.now(UTC)
     request = make_request(arguments)
-    catalog = load_catalog(request, Web(), Memory(arguments.cache), now)
+    catalog = load_catalog(
+        request,
+        Web(may_redirect_to=request.allows_host),
+        Listings(arguments.cache),
+        Memory(arguments.cache),
+        now,
+    )
     first, last = read_bounds(catalog, arguments.since, arguments.until, now)
     for note in catalog.notes():
         screen.say(f"note: {note}")

@@ -14,6 +14,7 @@
     environments/removing-*  an environment that is being deleted, its marker last
     uv-cache/                the installer's own: only the installer deletes in it
     answers.sqlite           remembered answers: small, never deleted
+    listings/                the last good listing of each index page: small, never deleted
     .room                    held by who makes room, so that two do not remove twice as much
 
 Every lock is the kernel's, so that a killed process holds none. Nothing here waits for the lock of a wheel or
@@ -156,8 +157,9 @@ class Cache:
             yield Kind.ENVIRONMENT, root
         for doomed in self._environments("removing-"):
             yield Kind.OTHER, doomed
-        if (self._folder / "answers.sqlite").is_file():
-            yield Kind.OTHER, self._folder / "answers.sqlite"
+        for name in ("answers.sqlite", "listings"):
+            if (self._folder / name).exists():
+                yield Kind.OTHER, self._folder / name
         if self._has_uv_cache():
             yield Kind.INSTALLER, self._uv_cache
 

@@ -9,13 +9,22 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from urllib.parse import urlsplit
 
-from nightly_bisect.errors import NoSuchPage, NotAnIndex, NothingInstallable, Refused, UsageError
+from nightly_bisect.errors import (
+    IndexFault,
+    NoSuchPage,
+    NotAnIndex,
+    NothingInstallable,
+    Refused,
+    Unreachable,
+    UsageError,
+)
+from nightly_bisect.index.listings import KeptListing, Listings
 from nightly_bisect.index.memory import Memory
 from nightly_bisect.index.page import Page, Row, Unreadable, read_page
 from nightly_bisect.index.profiles import RELEASES, Profile
 from nightly_bisect.index.targets import Target, python_of
 from nightly_bisect.index.unlisted import Place, Prober
-from nightly_bisect.index.web import Web
+from nightly_bisect.index.web import Document, Web
 from nightly_bisect.index.wheel_names import (
     NotAWheel,
     WheelName,
@@ -29,6 +38,9 @@ from nightly_bisect.model import Nightly, Slot, Stamp, UnlistedDay
 # A page lists a stretch of days without larger holes, and now and then a few strays before it.
 _LARGEST_HOLE = timedelta(days=10)
 _STALE_AFTER = timedelta(days=7)
+# A listing that is older says too little of today, and one that shrank so much may be half built.
+_OLDEST_LISTING = timedelta(days=7)
+_SHRUNK_BELOW = 0.8
 _OTHER_ARCHIVES = (".tar.gz", ".zip", ".egg", ".exe", ".tar.bz2", ".metadata", ".tgz")
 
 
@@ -51,6 +63,13 @@ class Request:
 
             url = PYPI_SIMPLE_ENDPOINT
         return url.replace("{channel}", self.channel or "").rstrip("/") + "/"
+
+    def allows_host(self, host: str) -> bool:
+        """Accept any host from an index that the user named, and the profile's hosts from its own."""
+        hosts = self.profile.index.hosts
+        if self.index_url is not None or not hosts:
+            return True
+        return any(host == allowed or host.endswith(f".{allowed}") for allowed in hosts)
 
     @property
     def home_of_plain(self) -> str | None:
@@ -85,6 +104,7 @@ class Catalog:
         unreadable: Sequence[Unreadable],
         prober: Prober,
         now: datetime,
+        page_notes: Sequence[str] = (),
     ) -> None:
         self.request = request
         self.page = page
@@ -92,6 +112,7 @@ class Catalog:
         self.unreadable = tuple(unreadable)
         self.prober = prober
         self._now = now
+        self._page_notes = tuple(page_notes)
 
     @property
     def newest(self) -> Nightly:
@@ -130,7 +151,7 @@ class Catalog:
 
     def notes(self) -> list[str]:
         """Say what a reader of the answer should know of the page."""
-        notes = []
+        notes = list(self._page_notes)
         age = self._now.date() - self.newest.stamp.day
         if age > _STALE_AFTER and not self.request.releases:
             written = f", the page was written on {self.page.written:%Y-%m-%d}" if self.page.written else ""
@@ -154,30 +175,65 @@ class Catalog:
             day += timedelta(days=1)
 
 
-def load_catalog(request: Request, web: Web, memory: Memory, now: datetime) -> Catalog:
+def load_catalog(request: Request, web: Web, listings: Listings | None, memory: Memory, now: datetime) -> Catalog:
     """Read the index page; raise `IndexFault`.
 
-    That no listed wheel fits is no error yet: an older Python may have wheels that the page lists no
-    longer.
+    Where that fails and may pass, the last good one of ``listings`` stands in, which the notes say. That no
+    listed wheel fits is no error yet: an older Python may have wheels that the page lists no longer.
     """
-    page = _fetch(request, web)
-    of_package, unreadable = _of_package(page, request, now)
+    page, of_package, unreadable, page_notes = _read(request, web, listings, now)
     of_channel = _of_channel(of_package, request, page)
     nightlies = _group(of_channel, request)
     known = [item.row.wheel for item in of_channel]
     prober = Prober(place_of(request, nightlies), known, web, memory, now)
-    return Catalog(request, page, nightlies, unreadable, prober, now)
+    return Catalog(request, page, nightlies, unreadable, prober, now, page_notes)
 
 
-def _fetch(request: Request, web: Web) -> Page:
+def _read(
+    request: Request, web: Web, listings: Listings | None, now: datetime
+) -> tuple[Page, list[Listed], list[Unreadable], list[str]]:
     url = f"{request.root_url}{request.profile.package}/"
+    kept = listings.recall(url) if listings else None
+    if kept is not None and now - kept.read_at > _OLDEST_LISTING:
+        kept = None
     try:
-        document = web.page(url)
+        document = _fetch(url, request, web)
+        page = read_page(document.body, document.url, document.content_type)
+        listed, unreadable = _of_package(page, request, now)
+    except (Unreachable, NotAnIndex) as error:
+        if kept is None:
+            raise
+        document = kept.document
+        page = read_page(document.body, document.url, document.content_type)
+        return page, *_of_package(page, request, now), [_stand_in_note(error, kept, now)]
+    if kept is not None and len(listed) < _SHRUNK_BELOW * kept.wheels:
+        note = (
+            f"The index lists {len(listed)} wheels of {request.profile.package}; on "
+            f"{kept.read_at:%Y-%m-%d %H:%M} UTC there were {kept.wheels}: it may be in the middle of being "
+            "rebuilt."
+        )
+        return page, listed, unreadable, [note]
+    if listings is not None:
+        listings.keep(url, KeptListing(document, now, len(listed)))
+    return page, listed, unreadable, []
+
+
+def _stand_in_note(error: IndexFault, kept: KeptListing, now: datetime) -> str:
+    hours = (now - kept.read_at).total_seconds() / 3600
+    age = f"{hours:.0f} hours" if hours >= 2 else f"{hours * 60:.0f} minutes"
+    return (
+        f"The index could not be read ({error.what.rstrip('.')}). Its listing of "
+        f"{kept.read_at:%Y-%m-%d %H:%M} UTC, {age} old, is used instead: what was built since is not in it."
+    )
+
+
+def _fetch(url: str, request: Request, web: Web) -> Document:
+    try:
+        return web.page(url)
     except (NoSuchPage, Refused) as error:
         if near := _near_channels(request):
             error.hint = f"{near}; {error.hint}"
         raise
-    return read_page(document.body, document.url, document.content_type)
 
 
 def _of_package(page: Page, request: Request, now: datetime) -> tuple[list[Listed], list[Unreadable]]:
@@ -195,7 +251,7 @@ def _of_package(page: Page, request: Request, now: datetime) -> tuple[list[Liste
             continue
         if name.project != request.profile.package:
             continue
-        if not host_allowed(row, request):
+        if not request.allows_host(urlsplit(row.wheel.url).hostname or ""):
             unreadable.append(Unreadable(row.wheel.url, "on a host that the profile doesn't allow"))
         elif request.releases:
             if not name.version.is_prerelease:
@@ -306,15 +362,6 @@ def _system(platform: str) -> str:
 def _by_number(name: str) -> tuple[int, str]:
     minor = name.partition(".")[2].split("t")[0].split(" ")[0]
     return (int(minor) if minor.isdigit() else 0, name)
-
-
-def host_allowed(row: Row, request: Request) -> bool:
-    """Accept any host from an index that the user named, and the profile's hosts from its own."""
-    hosts = request.profile.index.hosts
-    if request.index_url is not None or not hosts:
-        return True
-    host = urlsplit(row.wheel.url).hostname or ""
-    return any(host == allowed or host.endswith(f".{allowed}") for allowed in hosts)
 
 
 def place_of(request: Request, nightlies: Iterable[Nightly]) -> Place | None:

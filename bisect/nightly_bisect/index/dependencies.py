@@ -8,12 +8,13 @@ us and handed to the installer as files, so that it never asks another index for
 from __future__ import annotations
 
 from collections.abc import Iterable
+from urllib.parse import urlsplit
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
 from nightly_bisect.errors import NoSuchPage, NotAnIndex, Refused, UsageError
-from nightly_bisect.index.catalog import Request, host_allowed
+from nightly_bisect.index.catalog import Request
 from nightly_bisect.index.page import Row, read_page
 from nightly_bisect.index.web import Web
 from nightly_bisect.index.wheel_names import NotAWheel, WheelName, belongs_to_channel, parse_wheel
@@ -79,7 +80,7 @@ class NightlyIndex:
     def _is_ours(self, row: Row, name: WheelName) -> bool:
         """Keep what lies on an allowed host and, of dated builds, those of the channel."""
         request = self._request
-        if not host_allowed(row, request):
+        if not request.allows_host(urlsplit(row.wheel.url).hostname or ""):
             return False
         if name.stamp is None or request.channel is None:
             return True
