@@ -6,7 +6,8 @@
     ├── UsageError                2   the question itself is wrong
     ├── IndexFault                5   the index or the network
     │   ├── Unreachable               no answer after all tries
-    │   ├── Refused                   an answer that says no (401, 403, TLS, bad redirect)
+    │   ├── Refused                   an answer that says no (TLS, bad redirect)
+    │   │   └── Denied                    4xx: not for us, or not there (PyTorch's server says 403 for both)
     │   ├── NoSuchPage                404: no such channel or package
     │   └── NotAnIndex                an answer that is not an index page
     ├── NothingInstallable        6   no wheel for this machine, or no installer
@@ -59,6 +60,10 @@ class Unreachable(IndexFault):
 
 class Refused(IndexFault):
     """The server, or our own rules about TLS and redirects, refused ``url``."""
+
+
+class Denied(Refused):
+    """The server answered with a status of 400 to 499."""
 
 
 class NoSuchPage(IndexFault):

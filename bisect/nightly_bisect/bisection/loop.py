@@ -16,7 +16,7 @@ from nightly_bisect.bisection.course import (
 )
 from nightly_bisect.bisection.events import Listener, Tested, Working
 from nightly_bisect.judge import Judgement
-from nightly_bisect.model import Asked, Nightly, Observation, Slot, Stamp, UnlistedDay
+from nightly_bisect.model import Asked, Nightly, Observation, Outcome, Slot, Stamp, UnlistedDay
 
 # Walking back, a fortnight without any nightly is taken for the beginning of history.
 _MOST_ABSENT_IN_A_ROW = 14
@@ -44,6 +44,7 @@ class Bisection:
     """A row of slots, what was observed of them, and what follows from it.
 
     ``keep`` stores what was learned for good; ``observations`` and ``answers`` are of earlier runs.
+    ``watch`` hears of each trial after all else, and may end the run by an error.
     """
 
     def __init__(
@@ -56,6 +57,7 @@ class Bisection:
         keep: Callable[[Observation | Asked], None] = lambda what: None,
         observations: Sequence[Observation] = (),
         answers: Sequence[Asked] = (),
+        watch: Callable[[Observation], None] = lambda seen: None,
     ) -> None:
         # A day that was asked for in an earlier run is known by what was answered or tested.
         known: dict[Stamp, Nightly | None] = {asked.day.stamp: asked.nightly for asked in answers}
@@ -70,6 +72,8 @@ class Bisection:
         self._listener = listener
         self._keep = keep
         self._absent_in_a_row = 0
+        self._watch = watch
+        self._missed: dict[str, int] = {}
         self._asked_for_others = [asked.day for asked in answers if asked.for_others]
 
     @property
@@ -97,7 +101,7 @@ class Bisection:
                     self._ask(slot, move.index)
                 else:
                     self._test(slot)
-            elif not (isinstance(move, Located) and self._found_others(move)):
+            elif not (isinstance(move, Located) and (self._tried_others(move) or self._found_others(move))):
                 return move
 
     def _ask(self, slot: UnlistedDay, index: int) -> None:
@@ -113,6 +117,14 @@ class Bisection:
         is_walking = self.question.walk_back and not any(i < index for i in self.seen)
         history_begins = is_walking and self._absent_in_a_row >= _MOST_ABSENT_IN_A_ROW
         del self.slots[0 if history_begins else index : index + 1]
+
+    def _tried_others(self, located: Located) -> bool:
+        """Try suspects again, once each, that only the network kept from being tested: it may be back."""
+        for slot in (self.slots[index] for index in located.suspects):
+            if isinstance(slot, Nightly) and self._missed.get(slot.version) == 1:
+                self._test(slot)
+                return True
+        return False
 
     def _found_others(self, located: Located) -> bool:
         """Look whether nights that seem to be missing at the boundary are there for other Pythons.
@@ -136,11 +148,21 @@ class Bisection:
     def _test(self, nightly: Nightly) -> None:
         self._absent_in_a_row = 0
         observation = self._tester.test(nightly)
+        if observation.outcome is Outcome.UNREACHABLE:
+            self._missed[nightly.version] = self._missed.get(nightly.version, 0) + 1
+        else:
+            self._missed.pop(nightly.version, None)
         # Kept before it is shown or used: what follows from it can be recomputed, it cannot.
         self._keep(observation)
-        self.observations.append(observation)
+        for position, earlier in enumerate(self.observations):
+            if earlier.nightly == nightly:
+                self.observations[position] = observation
+                break
+        else:
+            self.observations.append(observation)
         judgement = self.judged()[self.slots.index(nightly)]
         self._listener(Tested(observation, judgement, _steps_left(self.move)))
+        self._watch(observation)
 
 
 def _steps_left(move: Move) -> int | None:

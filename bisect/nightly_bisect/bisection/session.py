@@ -18,6 +18,7 @@ from nightly_bisect.bisection.locks import held_lock
 from nightly_bisect.bisection.loop import Bisection
 from nightly_bisect.bisection.options import Options, reproduce_words
 from nightly_bisect.bisection.reuse import Reuse, trial_key
+from nightly_bisect.bisection.streak import Streak
 from nightly_bisect.bisection.trial import Tester
 from nightly_bisect.errors import BisectError
 from nightly_bisect.index.cache import Cache
@@ -165,7 +166,15 @@ class Session:
         self._span = span
         self._notes = notes
         self._bisection = Bisection(
-            span.slots, question, self._tester, prober, self._listener, self._keep, observations, answers
+            span.slots,
+            question,
+            self._tester,
+            prober,
+            self._listener,
+            self._keep,
+            observations,
+            answers,
+            Streak().note,
         )
 
     def _make_room(self, coming_bytes: int) -> None:

@@ -13,7 +13,13 @@ from packaging.version import InvalidVersion, Version
 from nightly_bisect.bisection.events import Downloading, Listener, Working
 from nightly_bisect.bisection.options import Options
 from nightly_bisect.bisection.reuse import Reuse
-from nightly_bisect.errors import CheckCannotRun, NothingInstallable, StorageFault, Unreachable
+from nightly_bisect.errors import (
+    CheckCannotRun,
+    NotAnIndex,
+    NothingInstallable,
+    StorageFault,
+    Unreachable,
+)
 from nightly_bisect.index.archive import CorruptWheel
 from nightly_bisect.index.dependencies import NightlyIndex, NotOnIndex
 from nightly_bisect.index.downloads import (
@@ -47,9 +53,6 @@ from nightly_runners.contract import (
 from nightly_runners.processes import signal_name, tail_lines
 from nightly_runners.venv_runner import printable_bytes
 
-MOST_UNREACHABLE_IN_A_ROW = 3
-"""So many wheels in a row that a server does not give are an outage: the run ends."""
-
 _SKIP = 125
 _NOT_RUNNABLE = (126, 127)
 _FAILURES = (
@@ -80,7 +83,6 @@ class Tester:
         self._runner = runner
         self._reuse = reuse
         self._listener = listener
-        self._unreachable_in_a_row = 0
 
     def verify_runner(self) -> None:
         """Raise `BisectError` when no environment can be made here: better before gigabytes come."""
@@ -94,22 +96,22 @@ class Tester:
 
     def test(self, nightly: Nightly) -> Observation:
         """Run one trial to its end; raise `BisectError` for what is no fact about the nightly."""
-        assert nightly.wheel is not None
         self._options.check.refuse_changes()
         started = time.monotonic()
+        try:
+            return self._test(nightly, started)
+        except (Unreachable, NotAnIndex) as error:
+            # One nightly that the network keeps from being tested is stepped around; an outage is not.
+            return Observation(nightly, Outcome.UNREACHABLE, _one_line(error.what))
+
+    def _test(self, nightly: Nightly, started: float) -> Observation:
+        assert nightly.wheel is not None
         try:
             stored = self._store.fetch(nightly.wheel, self._progress)
         except HostileWheel as error:
             return Observation(nightly, Outcome.NOT_INSTALLED, f"its wheel is refused: {error}")
         except CorruptWheel as error:
             return Observation(nightly, Outcome.NOT_INSTALLED, f"its wheel is corrupt: {error}")
-        except Unreachable as error:
-            # One wheel that a server cannot give is stepped around; an outage is not.
-            self._unreachable_in_a_row += 1
-            if self._unreachable_in_a_row == MOST_UNREACHABLE_IN_A_ROW:
-                raise
-            return Observation(nightly, Outcome.UNREACHABLE, _one_line(error.what))
-        self._unreachable_in_a_row = 0
         if stored is None:
             return Observation(nightly, Outcome.GONE, "the server no longer has its wheel")
         if (earlier := self._reuse.earlier(nightly, stored.sha256)) is not None:

@@ -175,7 +175,9 @@ class Catalog:
             day += timedelta(days=1)
 
 
-def load_catalog(request: Request, web: Web, listings: Listings | None, memory: Memory, now: datetime) -> Catalog:
+def load_catalog(
+    request: Request, web: Web, listings: Listings | None, memory: Memory, now: datetime
+) -> Catalog:
     """Read the index page; raise `IndexFault`.
 
     Where that fails and may pass, the last good one of ``listings`` stands in, which the notes say. That no

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
-from nightly_bisect.errors import NoSuchPage, NotAnIndex, Refused, UsageError
+from nightly_bisect.errors import Denied, NoSuchPage, UsageError
 from nightly_bisect.index.catalog import Request
 from nightly_bisect.index.page import Row, read_page
 from nightly_bisect.index.web import Web
@@ -48,7 +48,9 @@ class NightlyIndex:
         return canonicalize_name(requirement.name) in self.only_here or local_pin
 
     def find(self, requirement: Requirement, stamp: Stamp) -> Wheel:
-        """Choose the wheel for a requirement of the nightly of ``stamp``; raise `NotOnIndex`.
+        """Choose the wheel for a requirement of the nightly of ``stamp``.
+
+        Raise `NotOnIndex` when there is none, and `IndexFault` for the network.
 
         Among dated builds it is the one of the same day; otherwise the newest that fits.
         """
@@ -72,7 +74,7 @@ class NightlyIndex:
             try:
                 document = self._web.page(url)
                 rows = read_page(document.body, document.url, document.content_type).rows
-            except (NoSuchPage, Refused, NotAnIndex) as error:
+            except (NoSuchPage, Denied) as error:
                 raise NotOnIndex(f"the nightly index has no page for {project}") from error
             self._pages[project] = [pair for pair in _readable(rows, project) if self._is_ours(*pair)]
         return self._pages[project]

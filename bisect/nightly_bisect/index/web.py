@@ -20,7 +20,7 @@ from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from urllib.parse import urljoin, urlsplit
 
-from nightly_bisect.errors import NoSuchPage, NotAnIndex, Refused, Unreachable
+from nightly_bisect.errors import Denied, NoSuchPage, NotAnIndex, Refused, Unreachable
 
 if TYPE_CHECKING:
     import requests
@@ -314,7 +314,7 @@ class Web:
         if status == 429 or status >= 500:
             raise _TryAgain(f"HTTP {status}", _retry_after(response.headers.get("Retry-After")))
         if status >= 400:
-            raise Refused(
+            raise Denied(
                 f"The server refused {url} (HTTP {status}).",
                 url=url,
                 hint="PyTorch's server answers 403 for a channel that does not exist as well as "
