@@ -17,8 +17,8 @@ nightly, ``W`` one whose wheels are for other machines only.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import date, timedelta
 from typing import Any
 
@@ -26,6 +26,7 @@ from nightly_bisect.bisection.course import Contradicted, Located, Move, Questio
 from nightly_bisect.bisection.course import TestNext as Next
 from nightly_bisect.bisection.events import Event
 from nightly_bisect.bisection.loop import Bisection
+from nightly_bisect.bisection.visit import Visit
 from nightly_bisect.judge import Rules
 from nightly_bisect.model import (
     Find,
@@ -90,27 +91,49 @@ def observe(letter: str, day: int = 0, **more: Any) -> Observation:
     return Observation(nightly(day), outcome, reason, **{"signature": signature, **more})
 
 
-def question(find: Find = Find.REGRESSION, *, walk_back: bool = False, **rules: Any) -> Question:
-    return Question(find, Rules(**rules), walk_back)
+def alone(seen: Mapping[int, Observation]) -> dict[int, list[Observation]]:
+    """Return observations as the only runs of their nights."""
+    return {day: [observation] for day, observation in seen.items()}
+
+
+def question(
+    find: Find = Find.REGRESSION, *, walk_back: bool = False, confirm: bool = False, **rules: Any
+) -> Question:
+    return Question(find, Rules(**rules), walk_back, confirm)
 
 
 @dataclass
 class World:
-    """Acts out a row: tests its nights, knows its unlisted days, hears what is told."""
+    """Acts out a row: tests its nights, knows its unlisted days, hears what is told.
+
+    ``again`` has the letters of further runs by day, where they differ from the first.
+    """
 
     letters: str
+    again: Mapping[int, str] = field(default_factory=dict)
     tested: list[int] = field(default_factory=list)
     asked: list[int] = field(default_factory=list)
     asked_for_others: list[int] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
 
-    def test(self, nightly: Nightly) -> Observation:
+    installed: frozenset[str] = frozenset()
+
+    def test(self, nightly: Nightly, visit: Visit) -> Generator[Observation]:
+        for repeat in range(visit.first_repeat, visit.first_repeat + visit.runs):
+            yield replace(self.run(nightly, repeat), repeat=repeat)
+
+    def run(self, nightly: Nightly, repeat: int) -> Observation:
         day = day_of(nightly)
         # Only what the network kept from being tested is tried again, once.
-        assert self.tested.count(day) < (2 if self.letters[day] in "uU" else 1)
+        assert self.tested.count(day) < repeat + (2 if self.letters[day] in "uU" else 1)
         assert nightly.wheel is not None
         self.tested.append(day)
-        return observe(self.letters[day], day)
+        return observe(self.letter(day, repeat), day)
+
+    def letter(self, day: int, repeat: int) -> str:
+        """Return how a run of a night ends."""
+        further = self.again.get(day, "")
+        return further[repeat - 1] if 0 < repeat <= len(further) else self.letters[day]
 
     def ask(self, slot: UnlistedDay) -> Nightly | None:
         day = day_of(slot)

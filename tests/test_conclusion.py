@@ -31,8 +31,8 @@ class Noted(World):
 
     more: Callable[[int], dict[str, Any]] = lambda day: {}
 
-    def test(self, nightly: Nightly) -> Observation:
-        super().test(nightly)
+    def run(self, nightly: Nightly, repeat: int) -> Observation:
+        super().run(nightly, repeat)
         day = day_of(nightly)
         return observe(self.letters[day], day, **self.more(day))
 

@@ -4,7 +4,7 @@ import re
 from typing import Any
 
 import pytest
-from rows import located, observe, question, slots
+from rows import alone, located, observe, question, slots
 
 from nightly_bisect.bisection.course import (
     MOST_END_TRIALS,
@@ -27,7 +27,7 @@ FIX = Find.FIX
 def follow(letters: str, asked: Question) -> tuple[list[int], Move]:
     """Follow the course over a row to its end: the days in the order of their trials, and the end."""
     row, seen = slots(letters), dict[int, Observation]()
-    while isinstance(move := next_move(row, seen, asked), Next):
+    while isinstance(move := next_move(row, alone(seen), asked), Next):
         assert move.index not in seen
         seen[move.index] = observe(letters[move.index], move.index)
     return list(seen), move
@@ -224,10 +224,10 @@ def test_another_failure_than_the_bad_ends_is_untestable_unless_any_will_do(
 def test_with_match_the_text_alone_decides_which_failures_are_the_same() -> None:
     letters, matched = "goobcb", [None, False, True, False, True, True]
     row, seen, asked = slots(letters), dict[int, Observation](), question(match=re.compile("boom"))
-    while isinstance(move := next_move(row, seen, asked), Next):
+    while isinstance(move := next_move(row, alone(seen), asked), Next):
         seen[move.index] = observe(letters[move.index], move.index, matched=matched[move.index])
     assert move == located(0, 2)
-    judged = judgements(row, seen, asked)
+    judged = judgements(row, alone(seen), asked)
     assert {i: j.verdict for i, j in judged.items() if i in (1, 2)} == {
         1: Verdict.UNTESTABLE,
         2: Verdict.BAD,
@@ -240,7 +240,7 @@ def test_with_match_the_text_alone_decides_which_failures_are_the_same() -> None
 def test_an_end_that_fails_without_a_match_is_not_moved(day: int, trouble: Trouble) -> None:
     seen = {0: observe("g", 0), 3: observe("b", 3, matched=True), day: observe("b", day, matched=False)}
     asked = question(match=re.compile("boom"))
-    assert next_move(slots("gggb"), seen, asked) == Stopped(trouble, 0, 3)
+    assert next_move(slots("gggb"), alone(seen), asked) == Stopped(trouble, 0, 3)
 
 
 @pytest.mark.parametrize(
@@ -271,32 +271,32 @@ def test_walking_back_compares_with_the_bad_ends_failure() -> None:
 def test_a_good_one_after_a_bad_one_contradicts(find: Find) -> None:
     letters = "gbgb" if find is Find.REGRESSION else "bgbg"
     seen = {i: observe(letter, i) for i, letter in enumerate(letters)}
-    assert next_move(slots(letters), seen, question(find)) == Contradicted(after=1, before=2)
+    assert next_move(slots(letters), alone(seen), question(find)) == Contradicted(after=1, before=2)
 
 
 def test_a_mark_counts_even_where_nothing_can_be_tested() -> None:
     marked = observe("s", 1, marked=Verdict.BAD)
     for row in (slots("gwb"), slots("gsb")):
-        assert next_move(row, {0: observe("g", 0), 1: marked, 2: observe("b", 2)}, question()) == located(
-            0, 1
-        )
+        assert next_move(
+            row, alone({0: observe("g", 0), 1: marked, 2: observe("b", 2)}), question()
+        ) == located(0, 1)
 
 
 def test_verdicts_wait_for_the_bad_end() -> None:
     row, asked = slots("gtb"), question()
     early = {0: observe("g", 0), 1: observe("o", 1)}
-    assert judgements(row, early, asked)[1].verdict is Verdict.BAD
-    assert judgements(row, {**early, 2: observe("b", 2)}, asked)[1].verdict is Verdict.UNTESTABLE
+    assert judgements(row, alone(early), asked)[1].verdict is Verdict.BAD
+    assert judgements(row, alone({**early, 2: observe("b", 2)}), asked)[1].verdict is Verdict.UNTESTABLE
 
 
 def test_a_bad_end_that_passes_shows_nothing() -> None:
     seen = {i: observe(letter, i) for i, letter in enumerate("gog")}
-    assert judgements(slots("gog"), seen, question())[1].verdict is Verdict.BAD
+    assert judgements(slots("gog"), alone(seen), question())[1].verdict is Verdict.BAD
 
 
 def test_the_steps_left_are_known_once_the_ends_are() -> None:
     letters, seen, left = "gggbbbbbb", dict[int, Observation](), []
-    while isinstance(move := next_move(slots(letters), seen, question()), Next):
+    while isinstance(move := next_move(slots(letters), alone(seen), question()), Next):
         left.append(move.steps_left)
         seen[move.index] = observe(letters[move.index], move.index)
     assert left == [None, None, 2, 1, 0]
@@ -304,4 +304,4 @@ def test_the_steps_left_are_known_once_the_ends_are() -> None:
 
 def test_what_lies_outside_the_ends_plays_no_part() -> None:
     seen = {day: observe(letter, day) for day, letter in enumerate("sgggbs")}
-    assert next_move(slots("sgggbs"), seen, question()) == located(3, 4)
+    assert next_move(slots("sgggbs"), alone(seen), question()) == located(3, 4)

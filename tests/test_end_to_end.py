@@ -44,7 +44,10 @@ def test_a_clean_step_is_found_with_few_trials_and_everything_that_proves_it(too
     result = ran.result
     assert result["status"] == "found"
     assert (result["last_good"]["date"], result["first_bad"]["date"]) == ("2026-08-07", "2026-08-08")
-    assert len(result["trials"]) <= 2 + 4  # two ends and the rounded-up log2 of 12 steps
+    first = [trial for trial in result["trials"] if trial["repeat"] == 0]
+    assert len(first) <= 2 + 4  # two ends and the rounded-up log2 of 12 steps
+    assert [trial["date"] for trial in result["trials"] if trial["repeat"]] == ["2026-08-07", "2026-08-08"]
+    assert "Both sides of the change were run once more, with the same verdicts." in result["notes"]
     for trial in result["trials"]:
         assert len(trial["commit"]) == 40
         assert len(trial["wheel_sha256"]) == 64

@@ -129,9 +129,9 @@ def test_earlier_trials_are_found_by_their_key_and_other_bytes_by_their_url(jour
     journal.begin(record())
     seen = observation(1, wheel_sha256="aa")
     journal.append("it", Kind.TRIAL, seen, key="k")
-    assert journal.earlier("k", but="other") == ("it", seen)
-    assert journal.earlier("l", but="other") is None
-    assert journal.earlier("k", but="it") is None
+    assert journal.earlier("k", 0, but="other") == ("it", seen)
+    assert journal.earlier("l", 0, but="other") is None
+    assert journal.earlier("k", 0, but="it") is None
     assert seen.nightly.wheel is not None
     assert journal.other_bytes(seen.nightly.wheel.url, "bb") == "aa"
     assert journal.other_bytes(seen.nightly.wheel.url, "aa") is None
@@ -204,8 +204,11 @@ def test_a_killed_bisection_goes_on_with_nothing_tested_twice(tool: Tool, after:
     assert resumed.code == 0, resumed.stderr
     assert "The first bad nightly is 2.6.0.dev20260808+cpu" in resumed.stdout
     entries = json.loads(log.stdout)
-    days = [entry["observation"]["nightly"]["version"] for entry in entries if entry["observation"]]
-    assert len(days) == len(set(days)) <= 6
+    seen = [entry["observation"] for entry in entries if entry["observation"]]
+    runs = [(observation["nightly"]["version"], observation["repeat"]) for observation in seen]
+    assert len(runs) == len(set(runs))
+    assert len([repeat for _, repeat in runs if repeat == 0]) <= 6
+    assert len([repeat for _, repeat in runs if repeat == 1]) == 2
     assert json.loads(replayed.stdout)["first_bad"]["date"] == "2026-08-08"
     assert "first bad nightly" in tool.run("status").stdout
 

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from rows import (
     UNTESTABLE_BESIDE_BOOM,
     World,
+    alone,
     day_of,
     in_days,
     located,
@@ -141,11 +142,11 @@ class Breaks(World):
 
     fatal: int = 3
 
-    def test(self, nightly: Nightly) -> Observation:
+    def run(self, nightly: Nightly, repeat: int) -> Observation:
         self.fatal -= 1
         if not self.fatal:
             raise Flaw
-        return super().test(nightly)
+        return super().run(nightly, repeat)
 
 
 def test_what_was_observed_survives_an_error_and_the_run_goes_on_from_there() -> None:
@@ -219,7 +220,7 @@ def rows(draw: st.DrawFn, odd: str = UNTESTABLE_BESIDE_BOOM, most_absent: int = 
 
 def check_replay(bisection: Bisection, move: Move) -> None:
     """Hold a bisection to its observations: they alone say how it ended."""
-    assert next_move(bisection.slots, bisection.seen, bisection.question) == move
+    assert next_move(bisection.slots, bisection.runs, bisection.question) == move
     again = Bisection(bisection.slots, bisection.question, World(""), World(""), lambda _: None)
     again.observations = list(reversed(bisection.observations))
     assert again.run() == move
@@ -261,7 +262,7 @@ def test_the_first_observations_alone_lead_to_the_next_trial(row: Row) -> None:
     bisection.run()
     for number, observation in enumerate(bisection.observations):
         earlier = {day_of(o.nightly): o for o in bisection.observations[:number]}
-        move = next_move(slots(listed), earlier, bisection.question)
+        move = next_move(slots(listed), alone(earlier), bisection.question)
         assert isinstance(move, Next) and move.index == day_of(observation.nightly)
 
 
@@ -308,3 +309,45 @@ def test_walking_back_over_long_gaps_takes_few_trials() -> None:
 def test_a_fortnight_inside_the_found_range_is_no_beginning_of_history() -> None:
     _, move = run("G" + "-" * 13 + "B" * 15 + "b", walk_back=True)
     assert isinstance(move, Located | Stopped)
+
+
+@pytest.mark.parametrize("walk_back", [False, True])
+def test_both_sides_of_the_change_are_run_once_more_in_new_environments(walk_back: bool) -> None:
+    world = World("gggggbbbb")
+    bisection = world.bisection(question(confirm=True, walk_back=walk_back))
+    assert bisection.run() == located(4, 5)
+    assert world.tested[-2:] == [4, 5]
+    assert [(day_of(o.nightly), o.repeat) for o in bisection.observations if o.repeat] == [(4, 1), (5, 1)]
+    told = [event for event in world.events if isinstance(event, Told)]
+    known = [event.steps_left for event in told if event.steps_left is not None]
+    assert known == sorted(known, reverse=True) and known[-3:] == [2, 1, 0]
+
+
+def test_what_was_confirmed_in_an_earlier_run_is_not_run_again() -> None:
+    world = World("gggggbbbb")
+    first = world.bisection(question(confirm=True))
+    first.run()
+    again = World("gggggbbbb")
+    known = first.observations
+    second = Bisection(
+        slots("gggggbbbb"), question(confirm=True), again, again, lambda _: None, observations=known
+    )
+    assert second.run() == located(4, 5)
+    assert again.tested == []
+
+
+def test_a_side_that_was_marked_by_hand_is_taken_at_its_word() -> None:
+    world = World("ggggxbbbb")
+    marked = observe("s", 4, marked=Verdict.GOOD)
+    bisection = Bisection(
+        slots("ggggxbbbb"), question(confirm=True), world, world, lambda _: None, observations=[marked]
+    )
+    assert bisection.run() == located(4, 5)
+    assert [day_of(o.nightly) for o in bisection.observations if o.repeat] == [5]
+
+
+@pytest.mark.parametrize("letter", ["x", "u", "d"])
+def test_a_side_that_cannot_be_run_once_more_is_tried_once(letter: str) -> None:
+    world = World("gggggbbbb", again={5: letter})
+    assert world.bisection(question(confirm=True)).run() == located(4, 5)
+    assert world.tested.count(5) == 2

@@ -96,6 +96,7 @@ def test_a_trial_is_told_with_its_evidence() -> None:
         "wheel_sha256": "ab" * 32,
         "verdict": "bad",
         "outcome": "failed",
+        "repeat": 0,
         "reason": "exit 1: RuntimeError: boom",
         "samples": [],
         "install_s": 31.25,

@@ -73,8 +73,8 @@ class Outage(World):
 
     down = 1
 
-    def test(self, nightly: Nightly) -> Observation:
-        seen = super().test(nightly)
+    def run(self, nightly: Nightly, repeat: int) -> Observation:
+        seen = super().run(nightly, repeat)
         if self.letters[day_of(nightly)] == "u" and self.tested.count(day_of(nightly)) > self.down:
             return observe("b", day_of(nightly))
         return seen

@@ -73,15 +73,18 @@ class Entry:
 
 
 def effective(entries: Iterable[Entry]) -> list[Observation]:
-    """Return the observations that hold: the newest of each nightly, less what was undone."""
+    """Return the observations that hold, less what was undone.
+
+    Of each nightly these are its newest trial or mark, and its repeated runs.
+    """
     held: list[Observation] = []
     for entry in entries:
         if entry.kind is Kind.UNDO:
             del held[-1:]
         elif entry.observation is not None:
             held.append(entry.observation)
-    newest = {observation.nightly.version: observation for observation in held}
-    return [o for o in held if newest[o.nightly.version] is o]
+    newest = {o.nightly.version: o for o in held if o.repeat == 0}
+    return [o for o in held if o.repeat > 0 or newest[o.nightly.version] is o]
 
 
 class Journal:
@@ -160,17 +163,18 @@ class Journal:
             ).fetchall()
         return [_entry(Kind(kind), datetime.fromisoformat(at), body) for kind, at, body in rows]
 
-    def earlier(self, key: str, but: str) -> tuple[str, Observation] | None:
-        """Return the newest trial with the same key, and the bisection that ran it.
+    def earlier(self, key: str, repeat: int, but: str) -> tuple[str, Observation] | None:
+        """Return the newest trial with the same key and number of its run, and the bisection that ran it.
 
         None of the bisection ``but``, nor of one whose user took something back.
         """
         with self._open() as database:
             row = database.execute(
                 "select bisection, body from entries where key = ? and kind = 'trial' and bisection <> ? "
+                "and coalesce(json_extract(body, '$.repeat'), 0) = ? "
                 "and bisection not in (select bisection from entries where kind = 'undo') "
                 "order by id desc limit 1",
-                (key, but),
+                (key, but, repeat),
             ).fetchone()
         return (row[0], _load(Observation, row[1])) if row else None
 
@@ -207,13 +211,17 @@ class Journal:
 
     def _refuse_foreign(self, database: sqlite3.Connection) -> None:
         """Raise `StorageFault` for a file that is not ours, before anything of it is changed."""
+        # In one transaction: at this moment another process may be making the tables of a new journal.
+        database.execute("begin")
         (version,) = database.execute("pragma user_version").fetchone()
+        (things,) = database.execute("select count(*) from sqlite_master").fetchone()
+        database.execute("rollback")
         if version > SCHEMA:
             raise StorageFault(
                 f"The journal {self.path} was written by a newer nightly-bisect (schema {version}).",
                 hint="use that version; the file was left as it is",
             )
-        if version == 0 and database.execute("select count(*) from sqlite_master").fetchone() != (0,):
+        if version == 0 and things:
             raise StorageFault(
                 f"{self.path} is a database of something else.",
                 hint="move it away; the file was left as it is",

@@ -126,12 +126,27 @@ class Installed:
 
 
 @dataclass(frozen=True, slots=True)
+class Metric:
+    """A number that one run of a check measured; ``samples`` are the raw ones, in order.
+
+    ``value`` stands for them: the minimum of a time, the last of what was printed.
+    """
+
+    name: str
+    unit: str | None
+    value: float
+    samples: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Observation:
-    """Everything that one trial saw; verdicts are concluded from it, never stored in it.
+    """Everything that one run of the check saw; verdicts are concluded from it, never stored in it.
 
     ``tail`` holds the last lines that the check printed, normalised, those of stderr last.
     ``matched`` is None without ``--match``. ``marked`` is a verdict that the user gave by hand, in
-    place of a trial. Times are in seconds.
+    place of a trial. ``repeat`` numbers the runs of one nightly from 0. ``metrics`` are what this run
+    measured, ``beside`` what the nightly of version ``reference`` measured right before or after it.
+    Times are in seconds.
     """
 
     nightly: Nightly
@@ -150,3 +165,12 @@ class Observation:
     log: Path | None = None
     notes: tuple[str, ...] = ()
     marked: Verdict | None = None
+    repeat: int = 0
+    metrics: tuple[Metric, ...] = ()
+    reference: str | None = None
+    beside: tuple[Metric, ...] = ()
+    fingerprint: str | None = None
+
+    def metric(self, name: str) -> float | None:
+        """Return what this run measured under a name."""
+        return next((metric.value for metric in self.metrics if metric.name == name), None)

@@ -9,7 +9,7 @@ from nightly_bisect.bisection.loop import Bisection
 from nightly_bisect.bisection.reuse import TAKEN
 from nightly_bisect.errors import BisectError, CheckCannotRun
 from nightly_bisect.index.profiles import RELEASES
-from nightly_bisect.model import Find, Nightly, Observation, Outcome
+from nightly_bisect.model import Find, Nightly, Observation, Outcome, Verdict
 from nightly_bisect.report.answer import Answer, Build, Setting, Status, Suspect
 
 MainCommit = Callable[[str], str | None]
@@ -112,7 +112,7 @@ def _located(
 def _boundary_notes(
     bisection: Bisection, move: Located, before: Build, after: Build, setting: Setting
 ) -> list[str]:
-    notes = []
+    notes = _confirmation_notes(bisection, move)
     absent = [
         str(day.stamp)
         for day in bisection.absent_days
@@ -138,6 +138,26 @@ def _boundary_notes(
             "their messages name those of main."
         )
     return notes
+
+
+def _confirmation_notes(bisection: Bisection, move: Located) -> list[str]:
+    """Say what running both sides once more has shown."""
+    if not bisection.question.confirm:
+        return []
+    judged = {(o.nightly, o.repeat): j for o, j in bisection.judged_runs()}
+    notes, agreed = [], 0
+    for index in (move.before, move.after):
+        for seen in bisection.runs[index][1:]:
+            again = judged[seen.nightly, seen.repeat]
+            if again.verdict is Verdict.UNTESTABLE:
+                notes.append(f"{seen.nightly} could not be run once more to confirm it: {again.reason}.")
+            else:
+                agreed += 1
+    return (
+        ["Both sides of the change were run once more, with the same verdicts.", *notes]
+        if agreed == 2
+        else notes
+    )
 
 
 def _stopped(bisection: Bisection, move: Stopped, setting: Setting, notes: Sequence[str]) -> Answer:
@@ -209,9 +229,7 @@ def _answer(
     after: Build | None = None,
     suspects: tuple[Suspect, ...] = (),
 ) -> Answer:
-    judged = bisection.judged()
-    position = {o.nightly.version: i for i, o in bisection.seen.items()}
-    trials = tuple((o, judged[position[o.nightly.version]]) for o in bisection.observations)
+    trials = tuple(bisection.judged_runs())
     return Answer(
         setting,
         status,

@@ -6,8 +6,8 @@ resuming, undoing and replaying the same as running.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from nightly_bisect.judge import Counts, Judgement, Reference, Rules, judge
@@ -15,25 +15,38 @@ from nightly_bisect.model import Find, Nightly, Observation, Outcome, Slot, Verd
 from nightly_bisect.search import Contradiction, Found, Range, Side, Test, next_step
 from nightly_bisect.signature import normalise
 
+CONFIRMATIONS = 2
+"""So many nightlies, one on each side of the change, are run once more."""
+
 # An end whose nightly cannot be tested gives way to its neighbour so many times.
 MOST_END_TRIALS = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What a bisection is to answer about its row of slots."""
+    """What a bisection is to answer about its row of slots.
+
+    ``confirm``: the nightlies on both sides of the change are run once more before that is the answer.
+    """
 
     find: Find
     rules: Rules
     walk_back: bool
+    confirm: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class TestNext:
-    """Test the slot at ``index``; ``steps_left`` bounds what follows where that is known."""
+    """Run the check of the slot at ``index``; ``steps_left`` bounds what follows where that is known.
+
+    ``runs`` times, in a new environment if ``afresh``, each run paired with one of the slot ``beside``.
+    """
 
     index: int
     steps_left: int | None
+    runs: int = 1
+    beside: int | None = None
+    afresh: bool = False
 
 
 class Trouble(Enum):
@@ -76,23 +89,55 @@ class Contradicted:
 
 Move = TestNext | Stopped | Located | Contradicted
 Seen = Mapping[int, Observation]
+Runs = Mapping[int, Sequence[Observation]]
+"""All runs of each nightly by the position of its slot; the first one is what `Seen` holds."""
 
 
-def next_move(slots: Sequence[Slot], seen: Seen, question: Question) -> Move:
-    """Decide what to do next, or how the bisection ends."""
-    if question.walk_back:
-        return _walk_back(slots, seen, question)
-    return _between_ends(slots, seen, question)
+def next_move(slots: Sequence[Slot], runs: Runs, question: Question, at_hand: Set[int] = frozenset()) -> Move:
+    """Decide what to do next, or how the bisection ends.
+
+    ``at_hand`` are the slots whose check can be run without an install.
+    """
+    seen = first_runs(runs)
+    move = (_walk_back if question.walk_back else _between_ends)(slots, seen, question)
+    if not question.confirm:
+        return move
+    if isinstance(move, TestNext) and move.steps_left is not None:
+        return replace(move, steps_left=move.steps_left + CONFIRMATIONS)
+    if isinstance(move, Located):
+        unconfirmed = [i for i in (move.before, move.after) if len(runs[i]) == 1 and seen[i].marked is None]
+        if unconfirmed:
+            return TestNext(unconfirmed[0], len(unconfirmed) - 1, afresh=True)
+    return move
 
 
-def judgements(slots: Sequence[Slot], seen: Seen, question: Question) -> dict[int, Judgement]:
-    """Judge all that was observed, by the bad end's failure once it is known."""
+def first_runs(runs: Runs) -> dict[int, Observation]:
+    """Return the first run of each nightly."""
+    return {i: of_one[0] for i, of_one in runs.items()}
+
+
+def judgements(slots: Sequence[Slot], runs: Runs, question: Question) -> dict[int, Judgement]:
+    """Judge the first run of each nightly, by the bad end's failure once it is known."""
+    return _judged(slots, first_runs(runs), question)
+
+
+def judged_runs(slots: Sequence[Slot], runs: Runs, question: Question) -> dict[int, list[Judgement]]:
+    """Judge every run by the same failure."""
+    reference = _reference(slots, first_runs(runs), question)
+    return {i: [judge(o, question.rules, reference) for o in of_one] for i, of_one in runs.items()}
+
+
+def _judged(slots: Sequence[Slot], seen: Seen, question: Question) -> dict[int, Judgement]:
+    reference = _reference(slots, seen, question)
+    return {i: judge(o, question.rules, reference) for i, o in seen.items()}
+
+
+def _reference(slots: Sequence[Slot], seen: Seen, question: Question) -> Reference:
     _, bad = _settled_ends(slots, seen, question)
-    reference = Reference(
+    return Reference(
         bad=seen[bad] if isinstance(bad, int) and _shows_the_failure(seen[bad], question) else None,
         good=next((o for o in seen.values() if o.outcome is Outcome.PASSED), None),
     )
-    return {i: judge(o, question.rules, reference) for i, o in seen.items()}
 
 
 def _between_ends(slots: Sequence[Slot], seen: Seen, question: Question) -> Move:
@@ -129,7 +174,7 @@ def _walk_back(slots: Sequence[Slot], seen: Seen, question: Question) -> Move:
         return Stopped(Trouble.BAD_END_UNTESTABLE, None, None)
     if not _shows_the_failure(seen[bad], question):
         return Stopped(Trouble.BAD_END_PASSES, None, bad)
-    judged = judgements(slots, seen, question)
+    judged = _judged(slots, seen, question)
     walked = [i for i in judged if i < bad]
     good = [i for i in walked if judged[i].verdict is Verdict.GOOD]
     if good:
@@ -157,7 +202,7 @@ def _next_step_back(
 
 
 def _search(slots: Sequence[Slot], seen: Seen, question: Question, early: int, late: int) -> Move:
-    judged = judgements(slots, seen, question)
+    judged = _judged(slots, seen, question)
     early_verdict = Verdict.GOOD if question.find is Find.REGRESSION else Verdict.BAD
     sides: dict[int, Side] = {}
     untestable = {i - early for i in range(early, late + 1) if _has_no_wheel(slots[i]) and i not in judged}

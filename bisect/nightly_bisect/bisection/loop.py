@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Callable, Generator, Sequence
 from typing import Protocol
 
 from nightly_bisect.bisection.course import (
     Located,
     Move,
     Question,
+    Runs,
     Seen,
     TestNext,
+    judged_runs,
     judgements,
     next_move,
 )
 from nightly_bisect.bisection.events import Listener, Tested, Working
+from nightly_bisect.bisection.visit import Visit
 from nightly_bisect.judge import Judgement
 from nightly_bisect.model import Asked, Nightly, Observation, Outcome, Slot, Stamp, UnlistedDay
 
@@ -26,8 +30,12 @@ _MOST_DAYS_FOR_OTHERS = 31
 class Tests(Protocol):
     """Tests one nightly."""
 
-    def test(self, nightly: Nightly) -> Observation:
-        """Return what was observed."""
+    def test(self, nightly: Nightly, visit: Visit) -> Generator[Observation]:
+        """Run the check; yield what was observed of each run."""
+
+    @property
+    def installed(self) -> frozenset[str]:
+        """The versions whose check can be run without an install."""
 
 
 class Asks(Protocol):
@@ -78,18 +86,37 @@ class Bisection:
 
     @property
     def seen(self) -> Seen:
-        """The observations by the position of their slot."""
+        """The first run of each nightly, by the position of its slot."""
+        return {i: runs[0] for i, runs in self.runs.items()}
+
+    @property
+    def runs(self) -> Runs:
+        """All runs by the position of their slot, in the order of their numbers."""
         position = {s.version: i for i, s in enumerate(self.slots) if isinstance(s, Nightly)}
-        return {position[o.nightly.version]: o for o in self.observations}
+        runs: dict[int, list[Observation]] = {}
+        for observation in self.observations:
+            runs.setdefault(position[observation.nightly.version], []).append(observation)
+        return {i: sorted(of_one, key=lambda o: o.repeat) for i, of_one in runs.items()}
 
     @property
     def move(self) -> Move:
         """What to do next, or how it ended."""
-        return next_move(self.slots, self.seen, self.question)
+        installed = self._tester.installed
+        at_hand = {i for i, s in enumerate(self.slots) if isinstance(s, Nightly) and s.version in installed}
+        return next_move(self.slots, self.runs, self.question, at_hand)
 
     def judged(self) -> dict[int, Judgement]:
         """Return the verdicts so far, by the position of their slot."""
-        return judgements(self.slots, self.seen, self.question)
+        return judgements(self.slots, self.runs, self.question)
+
+    def judged_runs(self) -> list[tuple[Observation, Judgement]]:
+        """Return every run, in the order in which they came, with its verdict."""
+        verdicts = {
+            (observation.nightly.version, observation.repeat): judgement
+            for i, of_one in judged_runs(self.slots, self.runs, self.question).items()
+            for observation, judgement in zip(self.runs[i], of_one, strict=True)
+        }
+        return [(o, verdicts[o.nightly.version, o.repeat]) for o in self.observations]
 
     def run(self) -> Move:
         """Go on until it is answered. What was observed stays when an error ends it early."""
@@ -100,7 +127,7 @@ class Bisection:
                 if isinstance(slot, UnlistedDay):
                     self._ask(slot, move.index)
                 else:
-                    self._test(slot)
+                    self._test(slot, self._visit(move))
             elif not (isinstance(move, Located) and (self._tried_others(move) or self._found_others(move))):
                 return move
 
@@ -122,7 +149,7 @@ class Bisection:
         """Try suspects again, once each, that only the network kept from being tested: it may be back."""
         for slot in (self.slots[index] for index in located.suspects):
             if isinstance(slot, Nightly) and self._missed.get(slot.version) == 1:
-                self._test(slot)
+                self._test(slot, Visit())
                 return True
         return False
 
@@ -145,22 +172,32 @@ class Bisection:
                 found = True
         return found
 
-    def _test(self, nightly: Nightly) -> None:
+    def _visit(self, move: TestNext) -> Visit:
+        reference = None if move.beside is None else self.slots[move.beside]
+        assert reference is None or isinstance(reference, Nightly)
+        number = len(self.runs.get(move.index, ()))
+        return Visit(move.runs, number, reference, move.afresh)
+
+    def _test(self, nightly: Nightly, visit: Visit) -> None:
         self._absent_in_a_row = 0
-        observation = self._tester.test(nightly)
-        if observation.outcome is Outcome.UNREACHABLE:
-            self._missed[nightly.version] = self._missed.get(nightly.version, 0) + 1
-        else:
-            self._missed.pop(nightly.version, None)
+        with contextlib.closing(self._tester.test(nightly, visit)) as runs:
+            for observation in runs:
+                self._take(observation)
+
+    def _take(self, observation: Observation) -> None:
+        nightly = observation.nightly
+        if observation.repeat == 0:
+            is_missed = observation.outcome is Outcome.UNREACHABLE
+            self._missed[nightly.version] = self._missed.get(nightly.version, 0) + 1 if is_missed else 0
         # Kept before it is shown or used: what follows from it can be recomputed, it cannot.
         self._keep(observation)
         for position, earlier in enumerate(self.observations):
-            if earlier.nightly == nightly:
+            if (earlier.nightly, earlier.repeat) == (nightly, observation.repeat):
                 self.observations[position] = observation
                 break
         else:
             self.observations.append(observation)
-        judgement = self.judged()[self.slots.index(nightly)]
+        judgement = next(j for o, j in self.judged_runs() if o is observation)
         self._listener(Tested(observation, judgement, _steps_left(self.move)))
         self._watch(observation)
 

@@ -41,6 +41,7 @@ class Options:
     dependency_index: str | None = None
     profile_path: Path | None = None
     fresh: bool = False
+    confirm: bool = True
     arguments: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -78,6 +79,8 @@ def reproduce_words(options: Options, span: Span | None) -> list[str]:
         words += ["--on-timeout", rules.on_timeout.value]
     if rules.any_failure:
         words.append("--any-failure")
+    if not options.confirm:
+        words.append("--no-confirm")
     if rules.match is not None:
         words += ["--match", rules.match.pattern]
     for item in options.arguments.get("env") or ():

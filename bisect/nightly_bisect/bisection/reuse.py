@@ -61,10 +61,10 @@ class Reuse:
         self._options = options
         self._journal = journal
 
-    def earlier(self, nightly: Nightly, wheel_sha256: str) -> Observation | None:
-        """Return an earlier trial's observation, with a note of where it comes from."""
-        key = trial_key(self._options, wheel_sha256)
-        found = self._journal.earlier(key, self._options.name) if key and not self._options.fresh else None
+    def earlier(self, nightly: Nightly, wheel_sha256: str, repeat: int) -> Observation | None:
+        """Return what an earlier bisection saw in its run of that number, with a note of where it comes from."""
+        key = None if self._options.fresh else trial_key(self._options, wheel_sha256)
+        found = self._journal.earlier(key, repeat, self._options.name) if key else None
         if found is None or found[1].outcome not in _REUSABLE:
             return None
         name, observation = found

@@ -11,12 +11,13 @@ from pathlib import Path
 
 import nightly_bisect
 from nightly_bisect.bisection.conclusion import conclude, ended_early
-from nightly_bisect.bisection.course import Question, TestNext
+from nightly_bisect.bisection.course import CONFIRMATIONS, Question, TestNext
 from nightly_bisect.bisection.ends import Span, find_span
 from nightly_bisect.bisection.events import Listener, Working
 from nightly_bisect.bisection.locks import held_lock
 from nightly_bisect.bisection.loop import Bisection
 from nightly_bisect.bisection.options import Options, reproduce_words
+from nightly_bisect.bisection.preparation import Preparer
 from nightly_bisect.bisection.reuse import Reuse, trial_key
 from nightly_bisect.bisection.streak import Streak
 from nightly_bisect.bisection.trial import Tester
@@ -50,6 +51,7 @@ class Plan:
     unlisted: int
     without_wheel: int
     most_trials: int | None
+    confirmations: int
     to_download: int | None
     wheel_bytes: int | None
     notes: tuple[str, ...]
@@ -83,7 +85,14 @@ class Session:
         self._web = Web(may_redirect_to=options.request.allows_host)
         self._store = WheelStore(options.cache / "wheels", self._web, self._make_room)
         self._memory = Memory(options.cache)
-        self._tester = self._make_tester()
+        self._preparer = Preparer(
+            options,
+            self._store,
+            NightlyIndex(options.request, self._web),
+            VenvRunner(options.cache, keep=options.keep, caller=self._caller),
+            listener,
+        )
+        self._tester = Tester(options, self._preparer, Reuse(options, self.journal), listener)
         self._bisection: Bisection | None = None
         self._span: Span | None = None
         self._notes: tuple[str, ...] = ()
@@ -121,9 +130,10 @@ class Session:
                 if isinstance(bisection.move, TestNext):
                     with storage_faults(options.cache):
                         self._cache.sweep()
-                    self._tester.verify_runner()
+                    self._preparer.verify_runner()
                 bisection.run()
             finally:
+                self._tester.close()
                 self._store.let_go()
         return self.conclusion()
 
@@ -162,7 +172,7 @@ class Session:
         answers: Sequence[Asked] = (),
     ) -> None:
         options = self.options
-        question = Question(options.ends.find, options.rules, span.walk_back)
+        question = Question(options.ends.find, options.rules, span.walk_back, options.confirm)
         self._span = span
         self._notes = notes
         self._bisection = Bisection(
@@ -210,17 +220,6 @@ class Session:
         tested = observation.nightly.wheel
         self._store.let_go(but=[*self._end_wheels(), *([tested] if tested else [])])
 
-    def _make_tester(self) -> Tester:
-        options = self.options
-        return Tester(
-            options,
-            self._store,
-            NightlyIndex(options.request, self._web),
-            VenvRunner(options.cache, keep=options.keep, caller=self._caller),
-            Reuse(options, self.journal),
-            self._listener,
-        )
-
     def _record(self) -> Record:
         options, span = self.options, self._span
         assert span is not None
@@ -252,6 +251,7 @@ class Session:
             unlisted,
             len(nightlies) - len(usable),
             trials,
+            CONFIRMATIONS if self.options.confirm else 0,
             None if trials is None else max(0, min(trials, len(usable) + unlisted - stored)),
             size,
             self._notes,

@@ -1,57 +1,29 @@
-"""One trial: get a nightly's wheel, install it, verify what was installed, run the check."""
+"""Trials: the check run in a prepared environment, and what its end means."""
 
 from __future__ import annotations
 
-import signal
-import time
+import contextlib
+from collections.abc import Generator
 from dataclasses import replace
-from pathlib import Path
 
-from packaging.utils import canonicalize_name
-from packaging.version import InvalidVersion, Version
-
-from nightly_bisect.bisection.events import Downloading, Listener, Working
+from nightly_bisect.bisection.events import Listener, Working
 from nightly_bisect.bisection.options import Options
+from nightly_bisect.bisection.preparation import CRASHES, Prepared, Preparer, fault_of, one_line
 from nightly_bisect.bisection.reuse import Reuse
-from nightly_bisect.errors import (
-    CheckCannotRun,
-    NotAnIndex,
-    NothingInstallable,
-    StorageFault,
-    Unreachable,
-)
-from nightly_bisect.index.archive import CorruptWheel
-from nightly_bisect.index.dependencies import NightlyIndex, NotOnIndex
-from nightly_bisect.index.downloads import (
-    StoredWheel,
-    WheelStore,
-    no_space,
-    storage_faults,
-)
-from nightly_bisect.index.metadata import (
-    WheelMetadata,
-    marker_environment,
-    read_metadata,
-    recorded_commit,
-)
-from nightly_bisect.index.wheel_safety import HostileWheel
-from nightly_bisect.model import Installed, Nightly, Observation, Outcome, Signature
+from nightly_bisect.bisection.visit import Visit
+from nightly_bisect.errors import CheckCannotRun, NotAnIndex, Unreachable
+from nightly_bisect.index.downloads import storage_faults
+from nightly_bisect.model import Nightly, Observation, Outcome, Signature
 from nightly_bisect.signature import Failure, read_failure, tail_of
 from nightly_runners.contract import (
     CannotStart,
     Command,
-    Environment,
     Finished,
-    Identity,
     InstallerFault,
-    NotPrepared,
-    Order,
-    Runner,
     Subject,
     Testimony,
 )
 from nightly_runners.processes import signal_name, tail_lines
-from nightly_runners.venv_runner import printable_bytes
 
 _SKIP = 125
 _NOT_RUNNABLE = (126, 127)
@@ -62,169 +34,117 @@ _FAILURES = (
     Outcome.TIMED_OUT,
     Outcome.EXHAUSTED,
 )
-_CRASHES = (signal.SIGSEGV, signal.SIGABRT, signal.SIGILL, signal.SIGBUS, signal.SIGFPE)
 
 
 class Tester:
-    """Tests nightlies one after the other, each in a fresh environment."""
+    """Runs the check in environments with nightlies, each fresh for its first visit.
+
+    For checks that are run again and again the last ``most_open`` environments stay.
+    """
 
     def __init__(
-        self,
-        options: Options,
-        store: WheelStore,
-        index: NightlyIndex,
-        runner: Runner,
-        reuse: Reuse,
-        listener: Listener,
+        self, options: Options, preparer: Preparer, reuse: Reuse, listener: Listener, most_open: int = 0
     ) -> None:
         self._options = options
-        self._store = store
-        self._index = index
-        self._runner = runner
+        self._preparer = preparer
         self._reuse = reuse
         self._listener = listener
+        self._most_open = most_open
+        self._open: dict[str, tuple[Prepared, contextlib.ExitStack]] = {}
 
-    def verify_runner(self) -> None:
-        """Raise `BisectError` when no environment can be made here: better before gigabytes come."""
-        state = self._options.logs
-        with storage_faults(state):
-            state.mkdir(parents=True, exist_ok=True)
-            try:
-                self._runner.verify(self._options.request.target.python, state)
-            except InstallerFault as error:
-                raise _fault(error, state) from error
+    @property
+    def installed(self) -> frozenset[str]:
+        """The versions whose environments are there: a run in them costs no install."""
+        return frozenset(self._open)
 
-    def test(self, nightly: Nightly) -> Observation:
-        """Run one trial to its end; raise `BisectError` for what is no fact about the nightly."""
+    def close(self) -> None:
+        """Remove the environments that are still there."""
+        self._close_all_but(0)
+
+    def test(self, nightly: Nightly, visit: Visit) -> Generator[Observation]:
+        """Run the check, one observation for each run; raise `BisectError` for what is no fact about it."""
         self._options.check.refuse_changes()
-        started = time.monotonic()
         try:
-            return self._test(nightly, started)
+            yield from self._test(nightly, visit)
         except (Unreachable, NotAnIndex) as error:
             # One nightly that the network keeps from being tested is stepped around; an outage is not.
-            return Observation(nightly, Outcome.UNREACHABLE, _one_line(error.what))
+            reason = one_line(error.what)
+            yield Observation(nightly, Outcome.UNREACHABLE, reason, repeat=visit.first_repeat)
+        finally:
+            self._close_all_but(self._most_open)
 
-    def _test(self, nightly: Nightly, started: float) -> Observation:
-        assert nightly.wheel is not None
-        try:
-            stored = self._store.fetch(nightly.wheel, self._progress)
-        except HostileWheel as error:
-            return Observation(nightly, Outcome.NOT_INSTALLED, f"its wheel is refused: {error}")
-        except CorruptWheel as error:
-            return Observation(nightly, Outcome.NOT_INSTALLED, f"its wheel is corrupt: {error}")
-        if stored is None:
-            return Observation(nightly, Outcome.GONE, "the server no longer has its wheel")
-        if (earlier := self._reuse.earlier(nightly, stored.sha256)) is not None:
-            return earlier
-        observation = self._test_wheel(nightly, stored, started)
-        if note := self._reuse.rebuilt(nightly, stored.sha256):
-            observation = replace(observation, notes=(*observation.notes, note))
-        return observation
-
-    def _test_wheel(self, nightly: Nightly, stored: StoredWheel, started: float) -> Observation:
-        seen = Observation(nightly, Outcome.NOT_INSTALLED, "", wheel_sha256=stored.sha256)
-        try:
-            metadata = read_metadata(stored.path)
-        except CorruptWheel as error:
-            return replace(seen, outcome=Outcome.WRONG_BUILD, reason=f"not the wheel it is named: {error}")
-        attribute = self._options.request.profile.identity.commit_attribute
-        seen = replace(seen, commit=recorded_commit(stored.path, attribute) if attribute else None)
-        logs = self._options.logs / f"{nightly.stamp}-{nightly.version.replace('+', '-')}"
-        with storage_faults(logs):
-            logs.mkdir(parents=True, exist_ok=True)
-            try:
-                order = self._order(nightly, stored, metadata)
-                self._listener(Working(f"installing {nightly.version}"))
-                with self._runner.prepare(order, logs) as environment:
-                    seen = replace(
-                        seen,
-                        install_s=time.monotonic() - started,
-                        installed=_installed(environment),
-                        log=logs,
-                    )
-                    if missing := self._not_installed(environment):
-                        return replace(seen, reason=f"the installer left out {', '.join(missing)}")
-                    return self._test_environment(seen, environment, metadata)
-            except (NotPrepared, NotOnIndex, CorruptWheel) as error:
-                return replace(
-                    seen,
-                    reason=_one_line(str(error)),
-                    install_s=time.monotonic() - started,
-                    log=logs,
-                )
-            except InstallerFault as error:
-                raise _fault(error, self._options.logs) from error
-
-    def _order(self, nightly: Nightly, stored: StoredWheel, metadata: WheelMetadata) -> Order:
-        """Say what to install; what only the nightly index may serve is fetched from it."""
-        options = self._options
-        python = options.request.target.python
-        wheels = {metadata.name: stored.path}
-        plain: list[str] = []
-        for requirement in [*metadata.active(python), *options.requirements]:
-            name = canonicalize_name(requirement.name)
-            if name == metadata.name:
-                continue
-            if requirement.url is None and self._index.must_serve(requirement):
-                found = self._store.fetch(self._index.find(requirement, nightly.stamp), self._progress)
-                if found is None:
-                    raise NotOnIndex(f"the nightly index lists {requirement} but no longer has it")
-                wheels[name] = found.path
-            elif requirement in options.requirements:
-                plain.append(str(requirement))
-        pinned = {canonicalize_name(r.name) for r in options.requirements if r.url is not None}
-        return Order(
-            python,
-            wheels,
-            tuple(plain),
-            options.requirement_files,
-            self._index.only_here - set(wheels) - pinned,
-            options.dependency_index,
-            options.install_timeout_s,
-        )
-
-    def _not_installed(self, environment: Environment) -> list[str]:
-        machine = marker_environment(self._options.request.target.python)
-        return [
-            str(requirement)
-            for requirement in self._options.requirements
-            if canonicalize_name(requirement.name) not in environment.installed
-            and (requirement.marker is None or requirement.marker.evaluate(machine))
-        ]
-
-    def _test_environment(
-        self, seen: Observation, environment: Environment, metadata: WheelMetadata
-    ) -> Observation:
-        profile = self._options.request.profile
-        subject = Subject(
-            profile.package,
-            profile.import_name or _guess_import_name(metadata),
-            profile.identity.by_import,
-            profile.identity.version_attribute,
-            profile.identity.commit_attribute,
-        )
-        self._listener(Working(f"importing {seen.nightly.version}"))
-        identity = environment.identify(subject, self._options.variables)
-        seen = replace(seen, python=identity.python, commit=identity.commit or seen.commit)
-        if (problem := _wrong_build(identity, seen.nightly)) is not None:
-            return replace(seen, outcome=Outcome.WRONG_BUILD, reason=problem)
-        if identity.failure is not None:
-            failure = Failure(identity.failure.kind, identity.failure.text)
-            return replace(
-                seen,
-                outcome=_outcome_of_import(failure),
-                status=identity.failure.status,
-                reason=_one_line(f"import {subject.import_name}: {failure}"),
-                signature=failure.signature,
+    def _test(self, nightly: Nightly, visit: Visit) -> Generator[Observation]:
+        if visit.afresh:
+            self._close(nightly.version)
+        ready = self._ready(nightly, visit)
+        reference = None if visit.reference is None else self._ready(visit.reference, visit)
+        if not isinstance(ready, Prepared):
+            yield replace(ready, repeat=visit.first_repeat)
+            return
+        if reference is not None and not isinstance(reference, Prepared):
+            raise CheckCannotRun(
+                f"The nightly to compare with, {visit.reference}, can no longer be tested: {reference.reason}.",
+                hint="`nightly-bisect resume` tries again; what was measured is kept",
             )
+        for repeat in range(visit.first_repeat, visit.first_repeat + visit.runs):
+            yield self._pair(ready, reference, repeat)
+            if ready.seen.install_s is not None:  # the next run didn't need it
+                ready = replace(ready, seen=replace(ready.seen, install_s=None))
+                self._open[nightly.version] = ready, self._open[nightly.version][1]
+
+    def _pair(self, ready: Prepared, reference: Prepared | None, repeat: int) -> Observation:
+        """Run the check once, and beside it once in the reference: who is first alternates."""
+        if reference is None:
+            return replace(self._run(ready), repeat=repeat)
+        if repeat % 2:
+            beside, seen = self._run(reference), self._run(ready)
+        else:
+            seen, beside = self._run(ready), self._run(reference)
+        return replace(seen, repeat=repeat, reference=beside.nightly.version, beside=beside.metrics)
+
+    def _ready(self, nightly: Nightly, visit: Visit) -> Prepared | Observation:
+        """Return the nightly's environment, made at need, or what was seen instead."""
+        if nightly.version in self._open:
+            self._open[nightly.version] = self._open.pop(nightly.version)  # the last used is the last
+            return self._open[nightly.version][0]
+        stored = self._preparer.fetch(nightly)
+        if isinstance(stored, Observation):
+            return stored
+        if visit.is_single and (earlier := self._reuse.earlier(nightly, stored.sha256, visit.first_repeat)):
+            return earlier
+        with contextlib.ExitStack() as held:
+            prepared = self._preparer.prepare(nightly, stored, held)
+            seen = prepared.seen if isinstance(prepared, Prepared) else prepared
+            if note := self._reuse.rebuilt(nightly, stored.sha256):
+                seen = replace(seen, notes=(*seen.notes, note))
+            if not isinstance(prepared, Prepared):
+                return seen
+            prepared = replace(prepared, seen=seen)
+            self._open[nightly.version] = prepared, held.pop_all()
+        return prepared
+
+    def _close_all_but(self, count: int) -> None:
+        for version in list(self._open)[: len(self._open) - count]:
+            self._close(version)
+
+    def _close(self, version: str) -> None:
+        if version in self._open:
+            self._open.pop(version)[1].close()
+
+    def _run(self, ready: Prepared) -> Observation:
+        """Run the check once in an environment."""
+        seen, check = ready.seen, self._options.check
         self._listener(Working(f"checking {seen.nightly.version}"))
-        check = self._options.check
         command = Command(check.argv, check.folder, self._options.variables, self._options.timeout_s)
-        try:
-            finished, testimony = environment.run(command)
-        except CannotStart as error:
-            return replace(seen, outcome=Outcome.NOT_RUNNABLE, reason=str(error))
-        return self._conclude(seen, subject, finished, testimony)
+        logs = seen.log or self._options.logs
+        with storage_faults(logs):
+            try:
+                finished, testimony = ready.environment.run(command)
+            except CannotStart as error:
+                return replace(seen, outcome=Outcome.NOT_RUNNABLE, reason=str(error))
+            except InstallerFault as error:
+                raise fault_of(error, self._options.logs) from error
+            return self._conclude(seen, ready.subject, finished, testimony)
 
     def _conclude(
         self, seen: Observation, subject: Subject, finished: Finished, testimony: Testimony
@@ -251,7 +171,7 @@ class Tester:
             outcome = Outcome.EXHAUSTED if failure.is_exhaustion else outcome
         if outcome in _FAILURES:
             seen = replace(seen, matched=self._matches(finished))
-        return replace(seen, outcome=outcome, reason=_one_line(reason))
+        return replace(seen, outcome=outcome, reason=one_line(reason))
 
     def _failure(
         self, finished: Finished, testimony: Testimony, stdout: list[str], stderr: list[str]
@@ -273,9 +193,6 @@ class Tester:
         )
         return any(match.search(text) for text in logs)
 
-    def _progress(self, filename: str, received: int, expected: int | None) -> None:
-        self._listener(Downloading(filename, received, expected))
-
 
 def read_ending(finished: Finished) -> tuple[Outcome, str]:
     """Say what an exit status or signal means (docs/checks.md has the table)."""
@@ -286,7 +203,7 @@ def read_ending(finished: Finished) -> tuple[Outcome, str]:
         number = status - 128  # a shell's way to report a signal
     if number is not None:
         name = signal_name(number) or f"signal {number}"
-        return (Outcome.CRASHED if number in _CRASHES else Outcome.KILLED), name
+        return (Outcome.CRASHED if number in CRASHES else Outcome.KILLED), name
     assert status is not None
     if status == 0:
         return Outcome.PASSED, "exit 0"
@@ -297,76 +214,3 @@ def read_ending(finished: Finished) -> tuple[Outcome, str]:
     if status < _SKIP:
         return Outcome.FAILED, f"exit {status}"
     return Outcome.ODD_STATUS, f"exit {status} is neither a pass nor a failure (1–124)"
-
-
-def _outcome_of_import(failure: Failure) -> Outcome:
-    """Tell an import that failed from one that the machine or somebody else ended."""
-    if failure.is_exhaustion:
-        return Outcome.EXHAUSTED
-    if failure.kind.startswith("SIG") and failure.kind not in {crash.name for crash in _CRASHES}:
-        return Outcome.KILLED
-    return Outcome.NOT_IMPORTABLE
-
-
-def _wrong_build(identity: Identity, nightly: Nightly) -> str | None:
-    """Compare what was imported with what was asked for."""
-    for what, found in (
-        ("metadata", identity.metadata_version),
-        ("module", identity.module_version),
-    ):
-        if found is not None and not _same_build(found, nightly.version):
-            return f"asked for {nightly.version}, but the {what} says {_one_line(found)}"
-    return None
-
-
-def _same_build(found: str, wanted: str) -> bool:
-    try:
-        one, other = Version(found), Version(wanted)
-    except InvalidVersion:
-        return False
-    same_local = one.local is None or other.local is None or one.local == other.local
-    return one.public == other.public and same_local
-
-
-def _installed(environment: Environment) -> tuple[Installed, ...]:
-    return tuple(Installed(n, v) for n, v in sorted(environment.installed.items()))
-
-
-def _guess_import_name(metadata: WheelMetadata) -> str | None:
-    """Choose the package that a wheel is imported by: the one named like it, else its first."""
-    wanted = metadata.name.replace("-", "_")
-    return wanted if wanted in metadata.top_level else next(iter(metadata.top_level), None)
-
-
-def _fault(error: InstallerFault, state: Path) -> Exception:
-    text = _one_line(str(error))
-    match error.kind:
-        case "disk":
-            return no_space(state)
-        case "network":
-            return Unreachable(
-                f"The installer could not reach the package index: {text}",
-                url="the default package index",
-                hint="check the network and the proxy, then run the same command again; a mirror of "
-                "your own goes into --dependency-index",
-            )
-        case "machine":
-            return StorageFault(
-                f"The machine starts no more programs: {text}.",
-                hint="free some memory or processes, then run the same command again",
-            )
-        case "python":
-            return NothingInstallable(
-                f"No environment can be made with that Python: {text}",
-                hint="install it, or use --python with one that you have",
-            )
-        case _:
-            return NothingInstallable(
-                f"{text}.",
-                hint="install it with `pip install 'uv>=0.13'` into the same environment",
-            )
-
-
-def _one_line(text: str, longest: int = 400) -> str:
-    line = " ".join(printable_bytes(text).split())
-    return line if len(line) <= longest else line[: longest - 1] + "…"

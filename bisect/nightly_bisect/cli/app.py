@@ -284,6 +284,14 @@ def run_command(
             "--fresh", help="Test anew what an earlier bisection tested already.", rich_help_panel=_STATE
         ),
     ] = False,
+    confirm: Annotated[
+        bool,
+        typer.Option(
+            "--confirm/--no-confirm",
+            help="Run both sides of the change once more before that is the answer.",
+            rich_help_panel=_CHECK,
+        ),
+    ] = True,
     json_file: Annotated[
         Path | None,
         typer.Option(

@@ -55,6 +55,7 @@ class RunArguments(WhatArguments):
     keep: bool = False
     cache_size: str = DEFAULT_SIZE
     fresh: bool = False
+    confirm: bool = True
     report: Path | None = None
     dry_run: bool = False
 
@@ -140,6 +141,7 @@ def make_options(arguments: RunArguments, folder: Path) -> Options:
         dependency_index=arguments.dependency_index,
         profile_path=arguments.profile,
         fresh=arguments.fresh,
+        confirm=arguments.confirm,
         arguments=as_values(arguments),
     )
 
@@ -165,6 +167,7 @@ def from_values(values: Mapping[str, Any]) -> RunArguments:
     }
     if read.get("requirements"):
         read["requirements"] = [Path(path) for path in read["requirements"]]
+    read.setdefault("confirm", False)  # began before there was such a thing
     read["on_timeout"] = Counts(read["on_timeout"])
     return RunArguments(**read)
 

@@ -146,8 +146,9 @@ def plan_lines(plan: Plan) -> list[str]:
         lines.append("walking back from the newest by doubling steps until one is good, then searching")
     else:
         lines.append(
-            f"at most {plan.most_trials} trials (both ends, then {plan.most_trials - 2}), "
-            "more only where nightlies cannot be tested"
+            f"at most {plan.most_trials} trials (both ends, then {plan.most_trials - 2})"
+            + (f" and {plan.confirmations} to confirm the answer" if plan.confirmations else "")
+            + ", more only where nightlies cannot be tested"
         )
     if plan.wheel_bytes is not None:
         each = f"{_size(plan.wheel_bytes)} a wheel"

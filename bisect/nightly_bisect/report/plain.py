@@ -22,7 +22,8 @@ def trial_line(seen: Observation, judgement: Judgement) -> str:
         for what, value in (("install", seen.install_s), ("check", seen.check_s))
         if value is not None
     )
-    line = f"{seen.nightly.stamp}  {seen.nightly.version:<26} {commit:<10}  {judgement.verdict:<10}  {judgement.reason}"
+    again = "  (once more)" if seen.repeat == 1 else f"  (run {seen.repeat + 1})" if seen.repeat else ""
+    line = f"{seen.nightly.stamp}  {seen.nightly.version:<26} {commit:<10}  {judgement.verdict:<10}  {judgement.reason}{again}"
     return printable(f"{line}  ({seconds})" if seconds else line)
 
 

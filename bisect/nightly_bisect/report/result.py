@@ -63,6 +63,7 @@ def _trial(seen: Observation, judgement: Judgement) -> dict[str, Any]:
         "wheel_sha256": seen.wheel_sha256,
         "verdict": judgement.verdict.value,
         "outcome": seen.outcome.value,
+        "repeat": seen.repeat,
         "reason": judgement.reason,
         "samples": [],
         "install_s": _rounded(seen.install_s),
