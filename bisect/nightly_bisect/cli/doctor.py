@@ -29,6 +29,7 @@ from urllib.parse import urlsplit
 
 from packaging.version import Version
 
+from nightly_bisect.cli.files import write_document
 from nightly_bisect.cli.request import WhatArguments, make_request, state_folder
 from nightly_bisect.cli.screen import Screen
 from nightly_bisect.errors import IndexFault, NothingInstallable, StorageFault
@@ -115,7 +116,7 @@ def doctor(arguments: WhatArguments) -> int:
         return exit_code(findings)
     screen.result(f"\n{summary(findings)}\n")
     if arguments.json_file is not None:
-        _write(arguments.json_file, as_json(findings))
+        write_document(arguments.json_file, as_json(findings))
     return exit_code(findings)
 
 
@@ -201,15 +202,6 @@ def as_json(findings: Sequence[Finding]) -> str:
         "findings": [asdict(finding) for finding in findings],
     }
     return json.dumps(document, indent=2) + "\n"
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise StorageFault(
-            f"{path} cannot be written: {error.strerror}.", hint="choose another file"
-        ) from error
 
 
 # --- index

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 from nightly_bisect.bisection.locks import held_lock, is_held
 from nightly_bisect.bisection.session import Session, journal_path
+from nightly_bisect.cli.files import write_document
 from nightly_bisect.cli.request import state_folder
-from nightly_bisect.cli.run import RunArguments, drive, finish, from_values, make_options, write_result
+from nightly_bisect.cli.run import RunArguments, drive, finish, from_values, make_options
 from nightly_bisect.cli.screen import Screen
 from nightly_bisect.errors import BisectError, CheckCannotRun, UsageError
 from nightly_bisect.journal import Entry, Journal, Kind, Record, effective
@@ -70,11 +70,7 @@ def show_log(name: str, json_file: Path | None) -> int:
     from pydantic import TypeAdapter
 
     text = json.dumps(TypeAdapter(list[Entry]).dump_python(entries, mode="json"), indent=2) + "\n"
-    if str(json_file) == "-":
-        sys.stdout.write(text)
-    else:
-        for fault in write_result(json_file, text):
-            raise fault
+    write_document(json_file, text)
     return 0
 
 

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from nightly_bisect.bisection.ends import read_bounds
+from nightly_bisect.cli.files import write_document
 from nightly_bisect.cli.request import WhatArguments, make_request
 from nightly_bisect.cli.screen import Screen
-from nightly_bisect.errors import StorageFault
 from nightly_bisect.index.catalog import Catalog, load_catalog, no_wheel
 from nightly_bisect.index.listings import Listings
 from nightly_bisect.index.memory import Memory
@@ -114,16 +114,7 @@ def _write_json(path: Path, catalog: Catalog, nightlies: list[tuple[Nightly, boo
         "left_out": [{"text": row.text, "why": row.why} for row in catalog.unreadable],
         "notes": catalog.notes(),
     }
-    text = json.dumps(document, indent=2) + "\n"
-    if str(path) == "-":
-        sys.stdout.write(text)
-        return
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise StorageFault(
-            f"{path} cannot be written: {error.strerror}.", hint="choose another file"
-        ) from error
+    write_document(path, json.dumps(document, indent=2) + "\n")
 
 
 def _entry(nightly: Nightly, listed: bool) -> dict[str, Any]:

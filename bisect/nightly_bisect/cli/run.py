@@ -21,6 +21,7 @@ from nightly_bisect.bisection.ends import Ends, refuse_misread
 from nightly_bisect.bisection.options import Options
 from nightly_bisect.bisection.session import Session, same_machine
 from nightly_bisect.cli.cache import DEFAULT_SIZE, parse_size
+from nightly_bisect.cli.files import write_document
 from nightly_bisect.cli.request import WhatArguments, here, make_request, state_folder
 from nightly_bisect.cli.screen import Screen, result_text
 from nightly_bisect.errors import BisectError, StorageFault, UsageError
@@ -264,20 +265,16 @@ def finish(answer: Answer, arguments: RunArguments, screen: Screen, error: Bisec
         screen.result(document)
     elif error is None or answer.trials:
         screen.result(result_text(answer, is_error=error is not None))
-    faults = []
+    files: list[tuple[Path, str]] = []
     if arguments.json_file is not None and str(arguments.json_file) != "-":
-        faults += write_result(arguments.json_file, document)
+        files.append((arguments.json_file, document))
     if arguments.report is not None:
-        faults += write_result(arguments.report, as_markdown(answer))
+        files.append((arguments.report, as_markdown(answer)))
+    faults = []
+    for path, text in files:
+        try:
+            write_document(path, text, "the answer stands above; `nightly-bisect replay` writes it anew")
+        except StorageFault as fault:
+            faults.append(fault)
     if faults:
         raise faults[0]
-
-
-def write_result(path: Path, text: str) -> list[StorageFault]:
-    """Write a file; return the fault if that failed."""
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        what = f"{path} cannot be written: {error.strerror}."
-        return [StorageFault(what, hint="the answer stands above; `nightly-bisect replay` writes it anew")]
-    return []
