@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from rows import observe
 
-from nightly_bisect.judge import Counts, Judgement, Reference, Rules, judge
-from nightly_bisect.model import Observation, Outcome, Signature, Verdict
+from nightly_bisect.judge import Counts, Judgement, Reference, Rules, Threshold, judge, number_text
+from nightly_bisect.model import Metric, Observation, Outcome, Signature, Verdict
 
 GOOD, BAD, UNTESTABLE = Verdict.GOOD, Verdict.BAD, Verdict.UNTESTABLE
 CRASH_BAD, CRASH_NOT = {"on_crash": Counts.BAD}, {"on_crash": Counts.UNTESTABLE}
@@ -170,3 +170,53 @@ def test_the_bad_end_that_does_not_match_is_not_bad_either() -> None:
     judgement = judge(seen, Rules(match=re.compile("boom"), any_failure=True), Reference(seen))
     reason = "fails otherwise: no match of --match (exit 1: RuntimeError: boom)"
     assert judgement == Judgement(UNTESTABLE, reason)
+
+
+def measured(value: float | None, letter: str = "g") -> Observation:
+    metrics = (Metric("other", None, 1.0),) if value is None else (Metric("time", "s", value),)
+    return observe(letter, metrics=metrics)
+
+
+@pytest.mark.parametrize(
+    ("value", "lower_is_worse", "verdict", "reason"),
+    [
+        (0.0021, False, Verdict.BAD, "time 2.1 ms: above 0.002"),
+        (0.002, False, Verdict.GOOD, "time 2 ms: not above 0.002"),
+        (0.0021, True, Verdict.GOOD, "time 2.1 ms: not below 0.002"),
+        (0.0019, True, Verdict.BAD, "time 1.9 ms: below 0.002"),
+        (None, False, Verdict.UNTESTABLE, "it reported no number 'time'; there are other"),
+    ],
+)
+def test_a_threshold_makes_a_number_good_or_bad(
+    value: float | None, lower_is_worse: bool, verdict: Verdict, reason: str
+) -> None:
+    rules = Rules(metric="time", threshold=Threshold("time", 0.002, lower_is_worse))
+    assert judge(measured(value), rules) == Judgement(verdict, reason)
+
+
+@pytest.mark.parametrize("letter", "boctnixskevdum")
+def test_a_run_that_does_not_end_well_has_measured_nothing(letter: str) -> None:
+    rules = Rules(metric="time", threshold=Threshold("time", 0.002))
+    assert judge(measured(9.0, letter), rules).verdict is Verdict.UNTESTABLE
+
+
+def test_without_a_threshold_one_number_alone_is_unsure() -> None:
+    assert judge(measured(0.5), Rules(metric="time")) == Judgement(Verdict.UNSURE, "time 500 ms")
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "text"),
+    [
+        (2.5, "s", "2.5 s"),
+        (0.0125, "s", "12.5 ms"),
+        (3.25e-6, "s", "3.25 µs"),
+        (1e-9, "s", "0.001 µs"),
+        (0.0, "s", "0 µs"),
+        (-0.5, "s", "-500 ms"),
+        (3 * 2**20, "B", "3 MiB"),
+        (12.0, None, "12"),
+        (0.123456789, "x", "0.123457 x"),
+    ],
+)
+def test_numbers_are_shown_in_a_handy_size(value: float, unit: str | None, text: str) -> None:
+    assert number_text(value, unit) == text

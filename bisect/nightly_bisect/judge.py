@@ -24,13 +24,31 @@ class Counts(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Threshold:
+    """A run is bad whose ``metric`` lies above ``value`` (or below it, with ``lower_is_worse``)."""
+
+    metric: str
+    value: float
+    lower_is_worse: bool = False
+
+    def is_passed(self, measured: float) -> bool:
+        """Tell whether a number is on the bad side."""
+        return measured < self.value if self.lower_is_worse else measured > self.value
+
+
+@dataclass(frozen=True, slots=True)
 class Rules:
-    """What the user says about failures. ``match`` is the ``--match`` expression."""
+    """What the user says about failures. ``match`` is the ``--match`` expression.
+
+    ``metric`` names the number that a run must report to count at all.
+    """
 
     on_crash: Counts = Counts.BAD
     on_timeout: Counts = Counts.AUTO
     any_failure: bool = False
     match: re.Pattern[str] | None = None
+    metric: str | None = None
+    threshold: Threshold | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +75,8 @@ def judge(seen: Observation, rules: Rules, reference: Reference | None = None) -
     reference = reference or Reference()
     if seen.marked is not None:
         return Judgement(seen.marked, seen.reason)
+    if rules.metric is not None:
+        return _judge_number(seen, rules)
     # What was marked by hand shows no failure to compare with.
     bad = None if reference.bad is None or reference.bad.marked is not None else reference.bad
     verdict = _as_failure(seen, rules, bad)
@@ -71,6 +91,38 @@ def judge(seen: Observation, rules: Rules, reference: Reference | None = None) -
     if _is_same_failure(seen, bad, reference.good):
         return Judgement(Verdict.BAD, seen.reason)
     return _untestable(f"fails otherwise: {seen.reason}")
+
+
+def _judge_number(seen: Observation, rules: Rules) -> Judgement:
+    """Judge a run by what it measured; one that failed has measured nothing that counts."""
+    assert rules.metric is not None
+    if seen.outcome is not Outcome.PASSED:
+        return _untestable(seen.reason)
+    measured = next((metric for metric in seen.metrics if metric.name == rules.metric), None)
+    if measured is None:
+        there = ", ".join(metric.name for metric in seen.metrics)
+        return _untestable(
+            f"it reported no number {rules.metric!r}" + (f"; there are {there}" if there else "")
+        )
+    text = f"{rules.metric} {number_text(measured.value, measured.unit)}"
+    threshold = rules.threshold
+    if threshold is None:
+        return Judgement(Verdict.UNSURE, text)
+    side = "below" if threshold.lower_is_worse else "above"
+    if threshold.is_passed(measured.value):
+        return Judgement(Verdict.BAD, f"{text}: {side} {threshold.value:g}")
+    return Judgement(Verdict.GOOD, f"{text}: not {side} {threshold.value:g}")
+
+
+def number_text(value: float, unit: str | None) -> str:
+    """Show a number with its unit; seconds in a handy size."""
+    if unit == "s":
+        for factor, name in ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs")):
+            if abs(value) >= factor or name == "µs":
+                return f"{value / factor:.4g} {name}"
+    if unit == "B":
+        return f"{value / 2**20:.4g} MiB"
+    return f"{value:.6g}" + (f" {unit}" if unit else "")
 
 
 def _is_same_failure(seen: Observation, bad: Observation, good: Observation | None) -> bool:

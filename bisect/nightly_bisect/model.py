@@ -36,11 +36,12 @@ class Outcome(StrEnum):
 
 
 class Verdict(StrEnum):
-    """What we conclude from an outcome."""
+    """What we conclude from an outcome; ``UNSURE`` of a number that alone says too little."""
 
     GOOD = "good"
     BAD = "bad"
     UNTESTABLE = "untestable"
+    UNSURE = "unsure"
 
 
 @dataclass(frozen=True, slots=True, order=True)

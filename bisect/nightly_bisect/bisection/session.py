@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import platform
 import shlex
 from collections.abc import Mapping, Sequence
@@ -21,7 +22,7 @@ from nightly_bisect.bisection.preparation import Preparer
 from nightly_bisect.bisection.reuse import Reuse, trial_key
 from nightly_bisect.bisection.streak import Streak
 from nightly_bisect.bisection.trial import Tester
-from nightly_bisect.errors import BisectError
+from nightly_bisect.errors import BisectError, Unreachable
 from nightly_bisect.index.cache import Cache
 from nightly_bisect.index.catalog import Request, load_catalog, place_of
 from nightly_bisect.index.commits import main_commit
@@ -243,8 +244,9 @@ class Session:
         assert newest is not None
         size = newest.size_bytes
         if size is None:
-            info = self._web.file_info(newest.url)
-            size = info.size_bytes if info else None
+            with contextlib.suppress(Unreachable):  # a plan without a size is a plan, too
+                info = self._web.file_info(newest.url)
+                size = info.size_bytes if info else None
         unlisted = sum(isinstance(slot, UnlistedDay) for slot in span.slots)
         return Plan(
             span,

@@ -52,19 +52,33 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         Screen().error(error.what, _with_near_command(error.hint, words))
         code = error.exit_code
     except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)  # noqa: T201
+        _say("interrupted")
         code = _INTERRUPTED
     except Exception:
-        path = Path(tempfile.gettempdir()) / f"nightly-bisect-bug-{os.getpid()}.txt"
-        path.write_text(traceback.format_exc(), encoding="utf-8")
-        print(  # noqa: T201
-            f"error: a bug in nightly-bisect itself; its traceback is in {path}\n\n"
-            "hint: please report it with that file",
-            file=sys.stderr,
-        )
+        _say(_bug(traceback.format_exc()))
         code = _OUR_BUG
     _leave_streams_alone()
     sys.exit(code)
+
+
+def _say(text: str) -> None:
+    with contextlib.suppress(OSError, ValueError):
+        print(text, file=sys.stderr)  # noqa: T201
+
+
+def _bug(trace: str) -> str:
+    """Write a traceback into a file; return the words that go with it."""
+    path = Path(tempfile.gettempdir()) / f"nightly-bisect-bug-{os.getpid()}.txt"
+    try:
+        path.write_text(trace, encoding="utf-8")
+    except OSError as error:
+        # Nowhere else to put it, and without it nobody can mend anything.
+        where = f"its traceback could not be written to {path} ({error.strerror}):\n\n{trace}"
+        return f"error: a bug in nightly-bisect itself; {where}"
+    return (
+        f"error: a bug in nightly-bisect itself; its traceback is in {path}\n\n"
+        "hint: please report it with that file"
+    )
 
 
 def _end_politely_on_signals() -> None:

@@ -442,12 +442,12 @@ def undo_command(name: Name) -> None:
 def mark_command(
     name: Name,
     date: Annotated[str, typer.Argument(metavar="DATE", help="The day (or version) of the nightly.")],
-    verdict: Annotated[Verdict, typer.Argument(help="What you know of it.")],
+    verdict: Annotated[Literal["good", "bad", "untestable"], typer.Argument(help="What you know of it.")],
 ) -> None:
     """Tell a bisection what you know of a nightly by other means."""
     from nightly_bisect.cli.history import mark
 
-    raise typer.Exit(mark(name, date, verdict))
+    raise typer.Exit(mark(name, date, Verdict(verdict)))
 
 
 @app.command("replay")

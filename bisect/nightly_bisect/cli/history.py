@@ -25,13 +25,13 @@ def show_status() -> int:
     journal = _journal()
     records = journal.records()
     if not records:
-        print("There is no bisection yet.")  # noqa: T201
+        _say("There is no bisection yet.")
     for record in records:
         entries = journal.entries(record.name)
         ends = f"{record.slots[0].stamp} … {record.slots[-1].stamp}"
         package = record.arguments["package"]
         line = f"{record.name:<32}  {package}  {ends}  {len(effective(entries))} trials  {_standing(record, entries)}"
-        print(printable(line))  # noqa: T201
+        _say(printable(line))
     return 0
 
 
@@ -65,7 +65,7 @@ def show_log(name: str, json_file: Path | None) -> int:
     entries = journal.entries(name)
     if json_file is None:
         for entry in entries:
-            print(printable(_line(entry)))  # noqa: T201
+            _say(printable(_line(entry)))
         return 0
     from pydantic import TypeAdapter
 
@@ -85,8 +85,8 @@ def undo(name: str) -> int:
                 f"{name} has no verdict to take back.", hint="`nightly-bisect log` shows its trials"
             )
         journal.append(name, Kind.UNDO, None)
-    print(f"taken back: {held[-1].nightly}: {held[-1].reason}")  # noqa: T201
-    print(f"go on with it: nightly-bisect resume {name}")  # noqa: T201
+    _say(f"taken back: {held[-1].nightly}: {held[-1].reason}")
+    _say(f"go on with it: nightly-bisect resume {name}")
     return 0
 
 
@@ -98,8 +98,8 @@ def mark(name: str, date: str, verdict: Verdict) -> int:
         nightly = _nightly(record, effective(journal.entries(name)), date)
         reason = f"marked {verdict} by hand"
         journal.append(name, Kind.MARK, Observation(nightly, Outcome.MARKED, reason, marked=verdict))
-    print(f"{nightly}: {reason}")  # noqa: T201
-    print(f"go on with it: nightly-bisect resume {name}")  # noqa: T201
+    _say(f"{nightly}: {reason}")
+    _say(f"go on with it: nightly-bisect resume {name}")
     return 0
 
 
@@ -120,6 +120,10 @@ def replay(name: str, json_file: Path | None, report: Path | None) -> int:
     answer = session.conclusion()
     finish(answer, arguments, screen, None)
     return answer.exit_code
+
+
+def _say(line: str) -> None:
+    write_document(Path("-"), f"{line}\n")
 
 
 def _journal() -> Journal:

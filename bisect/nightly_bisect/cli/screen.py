@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Iterator, Sequence
-from typing import assert_never
+from typing import IO, Any, assert_never, cast
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, Task, TaskID, TextColumn
@@ -22,7 +22,7 @@ from nightly_bisect.model import Verdict
 from nightly_bisect.report.answer import Answer
 from nightly_bisect.report.plain import answer_lines, printable, trial_line
 
-_COLOURS = {Verdict.GOOD: "green", Verdict.BAD: "red", Verdict.UNTESTABLE: "yellow"}
+_COLOURS = {Verdict.GOOD: "green", Verdict.BAD: "red", Verdict.UNTESTABLE: "yellow", Verdict.UNSURE: "cyan"}
 
 
 class Screen:
@@ -30,7 +30,7 @@ class Screen:
 
     def __init__(self, level: int = 0) -> None:
         self.level = level
-        self._console = Console(stderr=True, highlight=False, soft_wrap=True)
+        self._console = Console(file=cast(IO[str], _Stderr()), highlight=False, soft_wrap=True)
         self._dim = "" if self._console.no_color else "dim"
         self._progress: Progress | None = None
         self._task: TaskID | None = None
@@ -117,6 +117,24 @@ class Screen:
             return
         amount = "" if done is None else f"{done / 1e6:.0f}" + (f"/{total / 1e6:.0f} MB" if total else " MB")
         self._progress.update(self._task, description=what, completed=done or 0, total=total, amount=amount)
+
+
+class _Stderr:
+    """stderr, where it still is: a reader that has gone, or a full disk, must not end a night's work."""
+
+    def write(self, text: str) -> int:
+        """Write what can be written."""
+        with contextlib.suppress(OSError, ValueError, AttributeError):
+            return sys.stderr.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        """Flush what can be flushed."""
+        with contextlib.suppress(OSError, ValueError, AttributeError):
+            sys.stderr.flush()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(sys.stderr, name)
 
 
 class _BarOfKnownLength(BarColumn):
