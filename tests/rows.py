@@ -97,9 +97,14 @@ def alone(seen: Mapping[int, Observation]) -> dict[int, list[Observation]]:
 
 
 def question(
-    find: Find = Find.REGRESSION, *, walk_back: bool = False, confirm: bool = False, **rules: Any
+    find: Find = Find.REGRESSION,
+    *,
+    walk_back: bool = False,
+    confirm: bool = False,
+    repeat: int = 1,
+    **rules: Any,
 ) -> Question:
-    return Question(find, Rules(**rules), walk_back, confirm)
+    return Question(find, Rules(**rules), walk_back, confirm, repeat)
 
 
 @dataclass
@@ -120,7 +125,10 @@ class World:
 
     def test(self, nightly: Nightly, visit: Visit) -> Generator[Observation]:
         for repeat in range(visit.first_repeat, visit.first_repeat + visit.runs):
-            yield replace(self.run(nightly, repeat), repeat=repeat)
+            seen = replace(self.run(nightly, repeat), repeat=repeat)
+            yield seen
+            if visit.until_failure and seen.outcome is not Outcome.PASSED:
+                return
 
     def run(self, nightly: Nightly, repeat: int) -> Observation:
         day = day_of(nightly)

@@ -351,3 +351,29 @@ def test_a_side_that_cannot_be_run_once_more_is_tried_once(letter: str) -> None:
     world = World("gggggbbbb", again={5: letter})
     assert world.bisection(question(confirm=True)).run() == located(4, 5)
     assert world.tested.count(5) == 2
+
+
+@pytest.mark.parametrize("walk_back", [False, True])
+def test_with_repeats_a_nightly_is_good_only_if_all_its_runs_pass(walk_back: bool) -> None:
+    fails_third = dict.fromkeys(range(5, 9), "gbx")
+    world = World("ggggggggg", again=fails_third)
+    bisection = world.bisection(question(repeat=3, walk_back=walk_back))
+    assert bisection.run() == located(4, 5)
+    counts = {day: world.tested.count(day) for day in set(world.tested)}
+    assert all(count == 3 for count in counts.values())
+    assert counts.keys() < set(range(9))
+
+
+def test_a_failure_ends_the_repeats_of_its_nightly() -> None:
+    world = World("gggbb", again={})
+    assert world.bisection(question(repeat=4)).run() == located(2, 3)
+    assert {day: world.tested.count(day) for day in set(world.tested)} == {0: 4, 2: 4, 3: 1, 4: 1}
+
+
+def test_repeats_that_an_interruption_cut_off_are_made_up_for() -> None:
+    world = Breaks("gggbb", fatal=3)
+    bisection = world.bisection(question(repeat=4))
+    with pytest.raises(Flaw):
+        bisection.run()
+    assert bisection.run() == located(2, 3)
+    assert sorted(o.repeat for o in bisection.observations if day_of(o.nightly) == 0) == [0, 1, 2, 3]

@@ -142,7 +142,7 @@ def _boundary_notes(
 
 def _confirmation_notes(bisection: Bisection, move: Located) -> list[str]:
     """Say what running both sides once more has shown."""
-    if not bisection.question.confirm:
+    if not bisection.question.confirm or bisection.question.repeat > 1:
         return []
     judged = {(o.nightly, o.repeat): j for o, j in bisection.judged_runs()}
     notes, agreed = [], 0

@@ -27,19 +27,22 @@ class Question:
     """What a bisection is to answer about its row of slots.
 
     ``confirm``: the nightlies on both sides of the change are run once more before that is the answer.
+    ``repeat``: the check must pass so often before a nightly is good.
     """
 
     find: Find
     rules: Rules
     walk_back: bool
     confirm: bool = False
+    repeat: int = 1
 
 
 @dataclass(frozen=True, slots=True)
 class TestNext:
     """Run the check of the slot at ``index``; ``steps_left`` bounds what follows where that is known.
 
-    ``runs`` times, in a new environment if ``afresh``, each run paired with one of the slot ``beside``.
+    ``runs`` times (``until_failure``: or fewer), in a new environment if ``afresh``, each run paired with
+    one of the slot ``beside``.
     """
 
     index: int
@@ -47,6 +50,7 @@ class TestNext:
     runs: int = 1
     beside: int | None = None
     afresh: bool = False
+    until_failure: bool = False
 
 
 class Trouble(Enum):
@@ -98,8 +102,13 @@ def next_move(slots: Sequence[Slot], runs: Runs, question: Question, at_hand: Se
 
     ``at_hand`` are the slots whose check can be run without an install.
     """
-    seen = first_runs(runs)
-    move = (_walk_back if question.walk_back else _between_ends)(slots, seen, question)
+    seen = telling_runs(runs, question)
+    if question.repeat > 1:
+        move = _unfinished(runs, question) or _exact_move(slots, seen, question)
+        if isinstance(move, TestNext) and move.index not in runs:
+            return replace(move, runs=question.repeat, until_failure=True)
+        return move
+    move = _exact_move(slots, seen, question)
     if not question.confirm:
         return move
     if isinstance(move, TestNext) and move.steps_left is not None:
@@ -111,19 +120,41 @@ def next_move(slots: Sequence[Slot], runs: Runs, question: Question, at_hand: Se
     return move
 
 
-def first_runs(runs: Runs) -> dict[int, Observation]:
-    """Return the first run of each nightly."""
-    return {i: of_one[0] for i, of_one in runs.items()}
+def _exact_move(slots: Sequence[Slot], seen: Seen, question: Question) -> Move:
+    return (_walk_back if question.walk_back else _between_ends)(slots, seen, question)
+
+
+def _unfinished(runs: Runs, question: Question) -> TestNext | None:
+    """Return what a nightly lacks of its repeated runs, after an interruption."""
+    for i, of_one in runs.items():
+        left = question.repeat - len(of_one)
+        if left > 0 and all(o.outcome is Outcome.PASSED and o.marked is None for o in of_one):
+            return TestNext(i, None, left, until_failure=True)
+    return None
+
+
+def telling_runs(runs: Runs, question: Question) -> dict[int, Observation]:
+    """Return the run that stands for each nightly: its first, or of repeated ones the first that didn't pass.
+
+    One that only confirms stands for nothing by itself.
+    """
+
+    def telling(of_one: Sequence[Observation]) -> Observation:
+        if question.repeat == 1 or of_one[0].marked is not None:
+            return of_one[0]
+        return next((o for o in of_one if o.outcome is not Outcome.PASSED), of_one[0])
+
+    return {i: telling(of_one) for i, of_one in runs.items()}
 
 
 def judgements(slots: Sequence[Slot], runs: Runs, question: Question) -> dict[int, Judgement]:
-    """Judge the first run of each nightly, by the bad end's failure once it is known."""
-    return _judged(slots, first_runs(runs), question)
+    """Judge each nightly by its telling run, by the bad end's failure once it is known."""
+    return _judged(slots, telling_runs(runs, question), question)
 
 
 def judged_runs(slots: Sequence[Slot], runs: Runs, question: Question) -> dict[int, list[Judgement]]:
     """Judge every run by the same failure."""
-    reference = _reference(slots, first_runs(runs), question)
+    reference = _reference(slots, telling_runs(runs, question), question)
     return {i: [judge(o, question.rules, reference) for o in of_one] for i, of_one in runs.items()}
 
 

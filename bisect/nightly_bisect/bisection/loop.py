@@ -16,6 +16,7 @@ from nightly_bisect.bisection.course import (
     judged_runs,
     judgements,
     next_move,
+    telling_runs,
 )
 from nightly_bisect.bisection.events import Listener, Tested, Working
 from nightly_bisect.bisection.visit import Visit
@@ -86,8 +87,8 @@ class Bisection:
 
     @property
     def seen(self) -> Seen:
-        """The first run of each nightly, by the position of its slot."""
-        return {i: runs[0] for i, runs in self.runs.items()}
+        """The telling run of each nightly, by the position of its slot."""
+        return telling_runs(self.runs, self.question)
 
     @property
     def runs(self) -> Runs:
@@ -176,7 +177,7 @@ class Bisection:
         reference = None if move.beside is None else self.slots[move.beside]
         assert reference is None or isinstance(reference, Nightly)
         number = len(self.runs.get(move.index, ()))
-        return Visit(move.runs, number, reference, move.afresh)
+        return Visit(move.runs, number, reference, move.afresh, move.until_failure)
 
     def _test(self, nightly: Nightly, visit: Visit) -> None:
         self._absent_in_a_row = 0

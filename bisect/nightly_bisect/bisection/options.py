@@ -42,6 +42,7 @@ class Options:
     profile_path: Path | None = None
     fresh: bool = False
     confirm: bool = True
+    repeat: int = 1
     arguments: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -79,6 +80,8 @@ def reproduce_words(options: Options, span: Span | None) -> list[str]:
         words += ["--on-timeout", rules.on_timeout.value]
     if rules.any_failure:
         words.append("--any-failure")
+    if options.repeat > 1:
+        words += ["--repeat", str(options.repeat)]
     if not options.confirm:
         words.append("--no-confirm")
     if rules.match is not None:

@@ -173,7 +173,7 @@ class Session:
         answers: Sequence[Asked] = (),
     ) -> None:
         options = self.options
-        question = Question(options.ends.find, options.rules, span.walk_back, options.confirm)
+        question = Question(options.ends.find, options.rules, span.walk_back, options.confirm, options.repeat)
         self._span = span
         self._notes = notes
         self._bisection = Bisection(

@@ -87,7 +87,10 @@ class Tester:
                 hint="`nightly-bisect resume` tries again; what was measured is kept",
             )
         for repeat in range(visit.first_repeat, visit.first_repeat + visit.runs):
-            yield self._pair(ready, reference, repeat)
+            seen = self._pair(ready, reference, repeat)
+            yield seen
+            if visit.until_failure and seen.outcome is not Outcome.PASSED:
+                return
             if ready.seen.install_s is not None:  # the next run didn't need it
                 ready = replace(ready, seen=replace(ready.seen, install_s=None))
                 self._open[nightly.version] = ready, self._open[nightly.version][1]

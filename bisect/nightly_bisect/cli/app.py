@@ -284,6 +284,16 @@ def run_command(
             "--fresh", help="Test anew what an earlier bisection tested already.", rich_help_panel=_STATE
         ),
     ] = False,
+    repeat: Annotated[
+        int,
+        typer.Option(
+            "--repeat",
+            metavar="N",
+            min=1,
+            help="A nightly is good only if the check passes N times there.",
+            rich_help_panel=_CHECK,
+        ),
+    ] = 1,
     confirm: Annotated[
         bool,
         typer.Option(

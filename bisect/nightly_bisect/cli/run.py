@@ -57,6 +57,7 @@ class RunArguments(WhatArguments):
     cache_size: str = DEFAULT_SIZE
     fresh: bool = False
     confirm: bool = True
+    repeat: int = 1
     report: Path | None = None
     dry_run: bool = False
 
@@ -143,6 +144,7 @@ def make_options(arguments: RunArguments, folder: Path) -> Options:
         profile_path=arguments.profile,
         fresh=arguments.fresh,
         confirm=arguments.confirm,
+        repeat=arguments.repeat,
         arguments=as_values(arguments),
     )
 
