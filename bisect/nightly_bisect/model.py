@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from datetime import date
 from enum import StrEnum
@@ -140,12 +141,35 @@ class Metric:
 
 
 @dataclass(frozen=True, slots=True)
+class Estimate:
+    """What distinguishes the two sides of a change that single runs don't show.
+
+    ``metric`` is None for the share of runs that fail (0 to 1); else ``before`` and ``after`` are levels of
+    that metric in ``unit``. ``interval`` holds the relative change with 95 % (a share's is absolute).
+    """
+
+    metric: str | None
+    unit: str | None
+    before: float
+    after: float
+    interval: tuple[float, float] | None = None
+
+    @property
+    def change(self) -> float:
+        """The relative change of a metric, the difference of two shares."""
+        if self.metric is None:
+            return self.after - self.before
+        return self.after / self.before - 1 if self.before else math.inf
+
+
+@dataclass(frozen=True, slots=True)
 class Observation:
     """Everything that one run of the check saw; verdicts are concluded from it, never stored in it.
 
     ``tail`` holds the last lines that the check printed, normalised, those of stderr last.
     ``matched`` is None without ``--match``. ``marked`` is a verdict that the user gave by hand, in
-    place of a trial. ``repeat`` numbers the runs of one nightly from 0. ``metrics`` are what this run
+    place of a trial. ``repeat`` numbers the runs of one nightly from 0; ``afresh``: it had an environment
+    of its own, to confirm earlier ones. ``metrics`` are what this run
     measured, ``beside`` what the nightly of version ``reference`` measured right before or after it.
     Times are in seconds.
     """
@@ -167,6 +191,7 @@ class Observation:
     notes: tuple[str, ...] = ()
     marked: Verdict | None = None
     repeat: int = 0
+    afresh: bool = False
     metrics: tuple[Metric, ...] = ()
     reference: str | None = None
     beside: tuple[Metric, ...] = ()
@@ -175,3 +200,7 @@ class Observation:
     def metric(self, name: str) -> float | None:
         """Return what this run measured under a name."""
         return next((metric.value for metric in self.metrics if metric.name == name), None)
+
+    def beside_metric(self, name: str) -> float | None:
+        """Return what the reference measured beside this run."""
+        return next((metric.value for metric in self.beside if metric.name == name), None)

@@ -91,7 +91,7 @@ def _most_telling(before: int, after: int, inside: list[int], untestable: Set[in
     return max(
         inside,
         key=lambda i: (
-            round(_information((i - before) / (after - before)) * _testable_chance(i, untestable), 9),
+            round(_information((i - before) / (after - before)) * testable_chance(i, untestable), 9),
             -abs(2 * i - before - after),
             -i,
         ),
@@ -103,7 +103,8 @@ def _information(share: float) -> float:
     return -share * math.log2(share) - (1 - share) * math.log2(1 - share)
 
 
-def _testable_chance(index: int, untestable: Set[int]) -> float:
+def testable_chance(index: int, untestable: Set[int]) -> float:
+    """Return how likely a candidate can be tested, by how far the nearest is that could not."""
     if not untestable:
         return 1.0
     nearest = min(abs(index - other) for other in untestable)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
+from statistics import median
 
-from nightly_bisect.bisection.course import Contradicted, Located, Move, Stopped, TestNext, Trouble
+from nightly_bisect.bisection.course import Contradicted, Located, Move, Stopped, TestNext, Trouble, Uneven
 from nightly_bisect.bisection.loop import Bisection
 from nightly_bisect.bisection.reuse import TAKEN
 from nightly_bisect.errors import BisectError, CheckCannotRun
 from nightly_bisect.index.profiles import RELEASES
-from nightly_bisect.model import Find, Nightly, Observation, Outcome, Verdict
+from nightly_bisect.model import Estimate, Find, Nightly, Observation, Outcome, Verdict
 from nightly_bisect.report.answer import Answer, Build, Setting, Status, Suspect
 
 MainCommit = Callable[[str], str | None]
@@ -42,6 +44,16 @@ def conclude(
                 f"The observations contradict each other: {late} is already changed, but the later "
                 f"{early} is not. There is more than one change, or the check is flaky.",
                 "bisect a smaller range around one of the changes, or make the check deterministic",
+                notes,
+            )
+        case Uneven(index, detail):
+            return _answer(
+                bisection,
+                setting,
+                Status.INCONCLUSIVE,
+                3,
+                f"This is not one step: {bisection.slots[index]} behaves like neither end ({detail}).",
+                "there is more than one change, or a gradual one: `--sweep` measures the whole range",
                 notes,
             )
         case Stopped():
@@ -106,6 +118,8 @@ def _located(
         before=before,
         after=after,
         suspects=tuple(suspects),
+        confidence=move.confidence,
+        estimate=move.estimate,
     )
 
 
@@ -144,6 +158,8 @@ def _confirmation_notes(bisection: Bisection, move: Located) -> list[str]:
     """Say what running both sides once more has shown."""
     if not bisection.question.confirm or bisection.question.repeat > 1:
         return []
+    if move.estimate is not None:
+        return _noisy_confirmation(bisection, move)
     judged = {(o.nightly, o.repeat): j for o, j in bisection.judged_runs()}
     notes, agreed = [], 0
     for index in (move.before, move.after):
@@ -158,6 +174,39 @@ def _confirmation_notes(bisection: Bisection, move: Located) -> list[str]:
         if agreed == 2
         else notes
     )
+
+
+def _noisy_confirmation(bisection: Bisection, move: Located) -> list[str]:
+    """Say what both sides showed in new environments, and that more changes may exist."""
+    estimate, before = move.estimate, bisection.slots[move.before]
+    assert estimate is not None and isinstance(before, Nightly)
+    if estimate.metric is None:
+        judged = {(o.nightly, o.repeat): j.verdict for o, j in bisection.judged_runs()}
+        texts = []
+        for i in (move.before, move.after):
+            again = [judged[o.nightly, o.repeat] for o in bisection.runs[i] if o.afresh]
+            if again:
+                texts.append(
+                    f"{bisection.slots[i].stamp} failed in {again.count(Verdict.BAD)} of {len(again)}"
+                )
+        return [f"Run again in new environments: {', '.join(texts)} runs."] if texts else []
+    again_s = [
+        math.log(value / beside)
+        for o in bisection.runs[move.after]
+        if o.afresh and o.reference == before.version
+        if (value := o.metric(estimate.metric)) and (beside := o.beside_metric(estimate.metric))
+    ]
+    if not again_s:
+        return []
+    found = math.expm1(median(again_s))
+    text = (
+        f"Measured beside one another in new environments they differ by {found:+.1%} ({len(again_s)} pairs)"
+    )
+    if abs(math.log1p(found)) < abs(math.log1p(estimate.change)) / 2:
+        return [
+            f"{text}: far less than the {estimate.change:+.1%} of the whole range. Don't rely on this answer."
+        ]
+    return [f"{text}."]
 
 
 def _stopped(bisection: Bisection, move: Stopped, setting: Setting, notes: Sequence[str]) -> Answer:
@@ -195,6 +244,20 @@ def _stopped(bisection: Bisection, move: Stopped, setting: Setting, notes: Seque
         case Trouble.NEVER_GOOD:
             sentence = f"No good nightly was found, back to {_oldest_tested(bisection)}; {bad}."
             hint = "check by hand that it ever worked; name such a nightly with --good"
+        case Trouble.INDISTINCT:
+            sentence = f"The two ends cannot be told apart: {move.detail}."
+            hint = (
+                "if there is a difference by hand, make the check measure just that; ends further apart, more "
+                "runs in one check or a quieter machine show smaller ones"
+            )
+        case Trouble.WRONG_WAY:
+            sentence = f"What is measured got better, not worse: {move.detail}."
+            hint = (
+                "if lower is worse, say `--lower-is-worse`; to find where it got better, use `--find-fix` with "
+                "--bad as the earlier end"
+                if regression
+                else "if lower is worse, say `--lower-is-worse`; to find where it got worse, leave `--find-fix` out"
+            )
         case Trouble.GOOD_END_UNTESTABLE | Trouble.BAD_END_UNTESTABLE:
             is_good = move.trouble is Trouble.GOOD_END_UNTESTABLE
             end = "--good" if is_good else "--bad"
@@ -228,6 +291,8 @@ def _answer(
     before: Build | None = None,
     after: Build | None = None,
     suspects: tuple[Suspect, ...] = (),
+    confidence: float | None = None,
+    estimate: Estimate | None = None,
 ) -> Answer:
     trials = tuple(bisection.judged_runs())
     return Answer(
@@ -241,6 +306,8 @@ def _answer(
         suspects,
         trials,
         (*notes, *_shared_notes(bisection.observations)),
+        confidence,
+        estimate,
     )
 
 

@@ -7,11 +7,12 @@ resuming, undoing and replaying the same as running.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
+from nightly_bisect.bisection.noisy import Noise, has_two_verdicts
 from nightly_bisect.judge import Counts, Judgement, Reference, Rules, judge
-from nightly_bisect.model import Find, Nightly, Observation, Outcome, Slot, Verdict
+from nightly_bisect.model import Estimate, Find, Nightly, Observation, Outcome, Slot, Verdict
 from nightly_bisect.search import Contradiction, Found, Range, Side, Test, next_step
 from nightly_bisect.signature import normalise
 
@@ -27,7 +28,7 @@ class Question:
     """What a bisection is to answer about its row of slots.
 
     ``confirm``: the nightlies on both sides of the change are run once more before that is the answer.
-    ``repeat``: the check must pass so often before a nightly is good.
+    ``repeat``: the check must pass so often before a nightly is good. ``noise``: runs of one nightly differ.
     """
 
     find: Find
@@ -35,6 +36,12 @@ class Question:
     walk_back: bool
     confirm: bool = False
     repeat: int = 1
+    noise: Noise = field(default_factory=Noise)
+
+    @property
+    def is_noisy(self) -> bool:
+        """Whether single runs prove little, and the question is answered with a confidence."""
+        return self.noise.is_flaky or (self.noise.metric is not None and self.rules.threshold is None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,24 +70,35 @@ class Trouble(Enum):
     GOOD_END_UNTESTABLE = "the good end cannot be tested"
     BAD_END_UNTESTABLE = "the bad end cannot be tested"
     NEVER_GOOD = "no good nightly was found"
+    INDISTINCT = "the ends cannot be told apart"
+    WRONG_WAY = "what was measured got better"
 
 
 @dataclass(frozen=True, slots=True)
 class Stopped:
-    """The search could not begin; ``good`` and ``bad`` are the ends as far as they were seen."""
+    """The search could not begin; ``good`` and ``bad`` are the ends as far as they were seen.
+
+    ``detail`` says of noisy checks what was measured.
+    """
 
     trouble: Trouble
     good: int | None
     bad: int | None
+    detail: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Located:
-    """The change lies between ``before`` and ``after``; it is one of ``suspects``."""
+    """The change lies between ``before`` and ``after``; it is one of ``suspects``.
+
+    ``confidence`` and ``estimate`` are of noisy checks.
+    """
 
     before: int
     after: int
     suspects: tuple[int, ...]
+    confidence: float | None = None
+    estimate: Estimate | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +109,15 @@ class Contradicted:
     before: int
 
 
-Move = TestNext | Stopped | Located | Contradicted
+@dataclass(frozen=True, slots=True)
+class Uneven:
+    """The nightly at ``index`` behaves like neither side of one change; ``detail`` says how."""
+
+    index: int
+    detail: str
+
+
+Move = TestNext | Stopped | Located | Contradicted | Uneven
 Seen = Mapping[int, Observation]
 Runs = Mapping[int, Sequence[Observation]]
 """All runs of each nightly by the position of its slot; the first one is what `Seen` holds."""
@@ -103,6 +129,8 @@ def next_move(slots: Sequence[Slot], runs: Runs, question: Question, at_hand: Se
     ``at_hand`` are the slots whose check can be run without an install.
     """
     seen = telling_runs(runs, question)
+    if question.is_noisy or has_two_verdicts(judged_runs(slots, runs, question)):
+        return _noisy_move(slots, runs, question, at_hand)
     if question.repeat > 1:
         move = _unfinished(runs, question) or _exact_move(slots, seen, question)
         if isinstance(move, TestNext) and move.index not in runs:
@@ -124,6 +152,33 @@ def _exact_move(slots: Sequence[Slot], seen: Seen, question: Question) -> Move:
     return (_walk_back if question.walk_back else _between_ends)(slots, seen, question)
 
 
+def _noisy_move(slots: Sequence[Slot], runs: Runs, question: Question, at_hand: Set[int]) -> Move:
+    """Settle the ends as ever; between them the engine of `nightly_bisect.measure` decides."""
+    good, bad = _settled_ends(slots, telling_runs(runs, question), question)
+    if question.walk_back:
+        good = _oldest_good(slots, runs, question)
+    if isinstance(good, TestNext):
+        return good
+    if good is None:
+        return Stopped(Trouble.GOOD_END_UNTESTABLE, None, None)
+    if isinstance(bad, TestNext):
+        return bad
+    if bad is None:
+        return Stopped(Trouble.BAD_END_UNTESTABLE, good, None)
+    from nightly_bisect.bisection.noisy_course import noisy_move  # brings numpy, which takes a moment
+
+    without_wheel = {i for i, slot in enumerate(slots) if _has_no_wheel(slot)}
+    judged = judged_runs(slots, runs, question)
+    return noisy_move(slots, runs, judged, question, (good, bad), at_hand, without_wheel)
+
+
+def _oldest_good(slots: Sequence[Slot], runs: Runs, question: Question) -> int | None:
+    judged = judged_runs(slots, runs, question)
+    return min(
+        (i for i, of_one in judged.items() if any(j.verdict is Verdict.GOOD for j in of_one)), default=None
+    )
+
+
 def _unfinished(runs: Runs, question: Question) -> TestNext | None:
     """Return what a nightly lacks of its repeated runs, after an interruption."""
     for i, of_one in runs.items():
@@ -140,7 +195,7 @@ def telling_runs(runs: Runs, question: Question) -> dict[int, Observation]:
     """
 
     def telling(of_one: Sequence[Observation]) -> Observation:
-        if question.repeat == 1 or of_one[0].marked is not None:
+        if (question.repeat == 1 and not question.noise.is_flaky) or of_one[0].marked is not None:
             return of_one[0]
         return next((o for o in of_one if o.outcome is not Outcome.PASSED), of_one[0])
 

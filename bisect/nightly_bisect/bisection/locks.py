@@ -42,9 +42,10 @@ def is_held(folder: Path) -> bool:
     if not (folder / "lock").exists():
         return False
     lock = filelock.FileLock(folder / "lock")
-    try:
-        lock.acquire(timeout=0)
-    except filelock.Timeout:
-        return True
-    lock.release()
+    with storage_faults(folder):
+        try:
+            lock.acquire(timeout=0)
+        except filelock.Timeout:
+            return True
+        lock.release()
     return False

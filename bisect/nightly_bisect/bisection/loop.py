@@ -19,6 +19,7 @@ from nightly_bisect.bisection.course import (
     telling_runs,
 )
 from nightly_bisect.bisection.events import Listener, Tested, Working
+from nightly_bisect.bisection.noisy import has_two_verdicts
 from nightly_bisect.bisection.visit import Visit
 from nightly_bisect.judge import Judgement
 from nightly_bisect.model import Asked, Nightly, Observation, Outcome, Slot, Stamp, UnlistedDay
@@ -98,6 +99,11 @@ class Bisection:
         for observation in self.observations:
             runs.setdefault(position[observation.nightly.version], []).append(observation)
         return {i: sorted(of_one, key=lambda o: o.repeat) for i, of_one in runs.items()}
+
+    @property
+    def is_noisy(self) -> bool:
+        """Whether runs of one nightly differ, or are expected to."""
+        return self.question.is_noisy or has_two_verdicts(judged_runs(self.slots, self.runs, self.question))
 
     @property
     def move(self) -> Move:

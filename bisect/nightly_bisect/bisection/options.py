@@ -11,6 +11,7 @@ from packaging.requirements import Requirement
 
 from nightly_bisect.bisection.check import Check
 from nightly_bisect.bisection.ends import Ends, Span
+from nightly_bisect.bisection.noisy import Noise
 from nightly_bisect.index.catalog import Request
 from nightly_bisect.judge import Counts, Rules
 from nightly_bisect.model import Find, Nightly, UnlistedDay
@@ -43,7 +44,13 @@ class Options:
     fresh: bool = False
     confirm: bool = True
     repeat: int = 1
+    noise: Noise = field(default_factory=Noise)
     arguments: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def is_noisy(self) -> bool:
+        """Whether runs of one nightly are expected to differ."""
+        return self.noise.is_flaky or (self.noise.metric is not None and self.rules.threshold is None)
 
     @property
     def logs(self) -> Path:
@@ -80,6 +87,7 @@ def reproduce_words(options: Options, span: Span | None) -> list[str]:
         words += ["--on-timeout", rules.on_timeout.value]
     if rules.any_failure:
         words.append("--any-failure")
+    words += _noise_words(options)
     if options.repeat > 1:
         words += ["--repeat", str(options.repeat)]
     if not options.confirm:
@@ -93,6 +101,22 @@ def reproduce_words(options: Options, span: Span | None) -> list[str]:
     if options.cache_bytes != Options.__dataclass_fields__["cache_bytes"].default:
         words += ["--cache-size", str(options.cache_bytes)]
     return [*words, *_check_words(options.check)]
+
+
+def _noise_words(options: Options) -> list[str]:
+    noise, threshold = options.noise, options.rules.threshold
+    words = ["--flaky"] if noise.is_flaky else []
+    if options.arguments.get("metric") is not None:
+        words += ["--metric", options.arguments["metric"]]
+    if threshold is not None:
+        words += ["--threshold", f"{threshold.value:g}"]
+    if noise.lower_is_worse:
+        words.append("--lower-is-worse")
+    if noise.min_effect:
+        words += ["--min-effect", f"{noise.min_effect:g}"]
+    if noise.confidence != Noise().confidence:
+        words += ["--confidence", f"{noise.confidence:g}"]
+    return words
 
 
 def _end_words(options: Options, span: Span | None) -> list[str]:

@@ -40,6 +40,9 @@ from nightly_bisect.report.answer import Answer, Setting
 from nightly_bisect.search import most_trials
 from nightly_runners.venv_runner import VenvRunner
 
+MOST_OPEN = 8
+"""So many environments stay while a noisy check goes back and forth between nightlies."""
+
 
 @dataclass(frozen=True, slots=True)
 class Plan:
@@ -93,7 +96,13 @@ class Session:
             VenvRunner(options.cache, keep=options.keep, caller=self._caller),
             listener,
         )
-        self._tester = Tester(options, self._preparer, Reuse(options, self.journal), listener)
+        self._tester = Tester(
+            options,
+            self._preparer,
+            Reuse(options, self.journal),
+            listener,
+            MOST_OPEN if options.is_noisy else 0,
+        )
         self._bisection: Bisection | None = None
         self._span: Span | None = None
         self._notes: tuple[str, ...] = ()
@@ -173,7 +182,14 @@ class Session:
         answers: Sequence[Asked] = (),
     ) -> None:
         options = self.options
-        question = Question(options.ends.find, options.rules, span.walk_back, options.confirm, options.repeat)
+        question = Question(
+            options.ends.find,
+            options.rules,
+            span.walk_back,
+            options.confirm,
+            options.repeat,
+            options.noise,
+        )
         self._span = span
         self._notes = notes
         self._bisection = Bisection(
@@ -218,6 +234,8 @@ class Session:
         if observation.outcome is not Outcome.UNREACHABLE:
             key = trial_key(self.options, observation.wheel_sha256)
             self.journal.append(self.options.name, Kind.TRIAL, observation, key)
+        if self._bisection is not None and self._bisection.is_noisy:
+            self._tester.most_open = MOST_OPEN
         tested = observation.nightly.wheel
         self._store.let_go(but=[*self._end_wheels(), *([tested] if tested else [])])
 

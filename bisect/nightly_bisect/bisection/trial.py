@@ -49,7 +49,7 @@ class Tester:
         self._preparer = preparer
         self._reuse = reuse
         self._listener = listener
-        self._most_open = most_open
+        self.most_open = most_open
         self._open: dict[str, tuple[Prepared, contextlib.ExitStack]] = {}
 
     @property
@@ -71,15 +71,17 @@ class Tester:
             reason = one_line(error.what)
             yield Observation(nightly, Outcome.UNREACHABLE, reason, repeat=visit.first_repeat)
         finally:
-            self._close_all_but(self._most_open)
+            self._close_all_but(self.most_open)
 
     def _test(self, nightly: Nightly, visit: Visit) -> Generator[Observation]:
         if visit.afresh:
             self._close(nightly.version)
+            if visit.reference is not None:
+                self._close(visit.reference.version)
         ready = self._ready(nightly, visit)
         reference = None if visit.reference is None else self._ready(visit.reference, visit)
         if not isinstance(ready, Prepared):
-            yield replace(ready, repeat=visit.first_repeat)
+            yield replace(ready, repeat=visit.first_repeat, afresh=visit.afresh)
             return
         if reference is not None and not isinstance(reference, Prepared):
             raise CheckCannotRun(
@@ -87,7 +89,7 @@ class Tester:
                 hint="`nightly-bisect resume` tries again; what was measured is kept",
             )
         for repeat in range(visit.first_repeat, visit.first_repeat + visit.runs):
-            seen = self._pair(ready, reference, repeat)
+            seen = replace(self._pair(ready, reference, repeat), afresh=visit.afresh)
             yield seen
             if visit.until_failure and seen.outcome is not Outcome.PASSED:
                 return

@@ -25,6 +25,7 @@ app = typer.Typer(
 _ENDS = "Range"
 _WHAT = "What to bisect"
 _CHECK = "The check"
+_NOISE = "Numbers and noise"
 _OUTPUT = "Output"
 _STATE = "State and disk"
 
@@ -291,15 +292,65 @@ def run_command(
             metavar="N",
             min=1,
             help="A nightly is good only if the check passes N times there.",
-            rich_help_panel=_CHECK,
+            rich_help_panel=_NOISE,
         ),
     ] = 1,
+    flaky: Annotated[
+        bool,
+        typer.Option(
+            "--flaky",
+            help="The check fails only now and then: find where it begins to, or fails more often.",
+            rich_help_panel=_NOISE,
+        ),
+    ] = False,
+    metric: Annotated[
+        str | None,
+        typer.Option(
+            "--metric",
+            metavar="NAME",
+            help="Compare this number instead of pass and fail (docs/numbers.md).",
+            rich_help_panel=_NOISE,
+        ),
+    ] = None,
+    threshold: Annotated[
+        float | None,
+        typer.Option(
+            "--threshold",
+            metavar="X",
+            help="Above it a run is bad; no noise is reckoned with.",
+            rich_help_panel=_NOISE,
+        ),
+    ] = None,
+    min_effect: Annotated[
+        str,
+        typer.Option(
+            "--min-effect",
+            metavar="SHARE",
+            help="The smallest change that matters, 2% or 0.02.",
+            rich_help_panel=_NOISE,
+        ),
+    ] = "0",
+    lower_is_worse: Annotated[
+        bool,
+        typer.Option("--lower-is-worse", help="A smaller number is worse.", rich_help_panel=_NOISE),
+    ] = False,
+    confidence: Annotated[
+        float,
+        typer.Option(
+            "--confidence",
+            metavar="P",
+            min=0.5,
+            max=0.9999,
+            help="How sure a noisy answer must be.",
+            rich_help_panel=_NOISE,
+        ),
+    ] = 0.95,
     confirm: Annotated[
         bool,
         typer.Option(
             "--confirm/--no-confirm",
             help="Run both sides of the change once more before that is the answer.",
-            rich_help_panel=_CHECK,
+            rich_help_panel=_NOISE,
         ),
     ] = True,
     json_file: Annotated[

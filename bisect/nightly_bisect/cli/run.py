@@ -18,6 +18,7 @@ from packaging.utils import canonicalize_name
 
 from nightly_bisect.bisection.check import Check, command_check, script_check
 from nightly_bisect.bisection.ends import Ends, refuse_misread
+from nightly_bisect.bisection.noisy import Noise
 from nightly_bisect.bisection.options import Options
 from nightly_bisect.bisection.session import Session, same_machine
 from nightly_bisect.cli.cache import DEFAULT_SIZE, parse_size
@@ -27,7 +28,7 @@ from nightly_bisect.cli.screen import Screen, result_text
 from nightly_bisect.errors import BisectError, StorageFault, UsageError
 from nightly_bisect.index.catalog import Request
 from nightly_bisect.index.dependencies import plain_requirements, read_requirements
-from nightly_bisect.judge import Counts, Rules
+from nightly_bisect.judge import Counts, Rules, Threshold
 from nightly_bisect.model import Find
 from nightly_bisect.report.answer import Answer
 from nightly_bisect.report.markdown import as_markdown
@@ -58,6 +59,12 @@ class RunArguments(WhatArguments):
     fresh: bool = False
     confirm: bool = True
     repeat: int = 1
+    flaky: bool = False
+    metric: str | None = None
+    threshold: float | None = None
+    min_effect: str = "0"
+    lower_is_worse: bool = False
+    confidence: float = 0.95
     report: Path | None = None
     dry_run: bool = False
 
@@ -145,6 +152,7 @@ def make_options(arguments: RunArguments, folder: Path) -> Options:
         fresh=arguments.fresh,
         confirm=arguments.confirm,
         repeat=arguments.repeat,
+        noise=_noise(arguments, check),
         arguments=as_values(arguments),
     )
 
@@ -228,7 +236,63 @@ def _rules(arguments: RunArguments) -> Rules:
             f"--match {arguments.match!r} is not a regular expression: {error}.",
             hint="put a backslash before characters such as ( [ * + ?",
         ) from error
-    return Rules(Counts(arguments.on_crash), arguments.on_timeout, arguments.any_failure, match)
+    threshold = None
+    if arguments.metric is not None and arguments.threshold is not None:
+        threshold = Threshold(arguments.metric, arguments.threshold, arguments.lower_is_worse)
+    return Rules(
+        Counts(arguments.on_crash),
+        arguments.on_timeout,
+        arguments.any_failure,
+        match,
+        arguments.metric,
+        threshold,
+    )
+
+
+def _noise(arguments: RunArguments, check: Check) -> Noise:
+    metric = arguments.metric
+    if arguments.flaky and metric is not None:
+        raise UsageError(
+            "--flaky is for checks that pass or fail, --metric for numbers.", hint="leave one of them out"
+        )
+    if metric is None:
+        for option, is_given in (
+            ("--threshold", arguments.threshold is not None),
+            ("--lower-is-worse", arguments.lower_is_worse),
+            ("--min-effect", arguments.min_effect != "0"),
+        ):
+            if is_given:
+                raise UsageError(f"{option} needs a number.", hint="name it with --metric")
+    noise = Noise(
+        metric,
+        arguments.flaky,
+        arguments.lower_is_worse,
+        _share("--min-effect", arguments.min_effect),
+        arguments.confidence,
+    )
+    is_noisy = noise.is_flaky or (metric is not None and arguments.threshold is None)
+    if is_noisy and arguments.repeat > 1:
+        raise UsageError(
+            "--repeat has no say where runs differ: the tool runs as often as it takes.",
+            hint="leave it out; `--confidence 0.99` makes it surer",
+        )
+    if is_noisy and (arguments.bad if arguments.find_fix else arguments.good) is None:
+        raise UsageError(
+            "A noisy check needs both ends: what is noise and what is the change shows between them.",
+            hint="name the earlier end with --good (with --find-fix: --bad)",
+        )
+    return noise
+
+
+def _share(option: str, text: str) -> float:
+    """Read ``2%`` or ``0.02``."""
+    try:
+        share = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    except ValueError:
+        share = -1.0
+    if not 0 <= share < 10:
+        raise UsageError(f"{option} {text!r} is no share.", hint="write 2% or 0.02")
+    return share
 
 
 def _variables(asked: Sequence[str], caller: Mapping[str, str]) -> dict[str, str]:

@@ -8,7 +8,7 @@ from enum import StrEnum
 from packaging.utils import canonicalize_name
 
 from nightly_bisect.judge import Judgement
-from nightly_bisect.model import Find, Nightly, Observation
+from nightly_bisect.model import Estimate, Find, Nightly, Observation
 
 
 class Status(StrEnum):
@@ -87,6 +87,7 @@ class Answer:
 
     ``before`` is the last build seen before the change, ``after`` the first seen after it. Only
     with one suspect is ``after`` *the* first. ``sentence`` says it for people, ``hint`` what to do.
+    ``confidence`` is the probability of the suspects; ``estimate`` the size of a change that is measured.
     """
 
     setting: Setting
@@ -99,6 +100,8 @@ class Answer:
     suspects: tuple[Suspect, ...] = ()
     trials: tuple[tuple[Observation, Judgement], ...] = ()
     notes: tuple[str, ...] = ()
+    confidence: float | None = None
+    estimate: Estimate | None = None
 
     @property
     def first(self) -> Build | None:

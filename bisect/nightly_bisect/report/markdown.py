@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from nightly_bisect.judge import Judgement
 from nightly_bisect.model import Observation
 from nightly_bisect.report.answer import Answer, Build, Status
-from nightly_bisect.report.plain import change_text, printable
+from nightly_bisect.report.plain import change_text, estimate_text, percent, printable
 
 # GitHub refuses bodies over 65,536 characters.
 LONGEST = 60_000
@@ -72,6 +72,10 @@ def _sides(answer: Answer) -> list[str]:
             lines.append(f"  - and {more} more")
     if answer.compare_url:
         lines.append(f"- commits: {answer.compare_url}")
+    if answer.estimate is not None:
+        lines.append(f"- change: {_code(estimate_text(answer.estimate))}")
+    if answer.confidence is not None:
+        lines.append(f"- confidence: {percent(answer.confidence)}")
     for change in answer.dependency_changes:
         lines.append(f"- changed too: {_code(change_text(change))}")
     return lines

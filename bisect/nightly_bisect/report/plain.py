@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from nightly_bisect.judge import Judgement
-from nightly_bisect.model import Observation
+from nightly_bisect.judge import Judgement, number_text
+from nightly_bisect.model import Estimate, Observation
 from nightly_bisect.report.answer import Answer, Build, Change, Status
 
 
@@ -43,6 +43,10 @@ def answer_lines(answer: Answer, *, with_sentence: bool = True) -> list[str]:
         ]
     if answer.compare_url:
         lines.append(f"{'compare:':<12} {answer.compare_url}")
+    if answer.estimate is not None:
+        lines.append(f"{'change:':<12} {estimate_text(answer.estimate)}")
+    if answer.confidence is not None:
+        lines.append(f"{'confidence:':<12} {percent(answer.confidence)}")
     if answer.dependency_changes:
         lines.append(f"{'changed too:':<12} {', '.join(map(change_text, answer.dependency_changes))}")
     lines.append(f"{'trials:':<12} {len(answer.trials)}")
@@ -58,6 +62,31 @@ def answer_lines(answer: Answer, *, with_sentence: bool = True) -> list[str]:
 def change_text(change: Change) -> str:
     """Say how a dependency differs: ``numpy 1.26.4 → 2.0.0``."""
     return f"{change.name} {change.before or '(none)'} → {change.after or '(none)'}"
+
+
+def estimate_text(estimate: Estimate) -> str:
+    """Say what changed by how much: ``time 12.1 ms → 13.4 ms (+10.3 %, between +9.1 % and +11.6 %)``."""
+    if estimate.metric is None:
+        return f"the check fails in {percent(estimate.before)} of its runs before, in {percent(estimate.after)} after"
+    before, after = (number_text(value, estimate.unit) for value in (estimate.before, estimate.after))
+    between = ""
+    if estimate.interval is not None:
+        between = f", between {_signed(estimate.interval[0])} and {_signed(estimate.interval[1])}"
+    return f"{estimate.metric} {before} → {after} ({_signed(estimate.change)}{between})"
+
+
+def percent(share: float) -> str:
+    """Show a share, with as many digits as tell it from 0 % and 100 %."""
+    for digits in (0, 1, 2, 3):
+        text = f"{share:.{digits}%}"
+        if 0 < share < 1 and text.startswith(("0%", "100%", "0.0%", "100.0%", "0.00%", "100.00%")):
+            continue
+        break
+    return text.replace("%", " %")
+
+
+def _signed(share: float) -> str:
+    return f"{share:+.1%}".replace("%", " %")
 
 
 def _build(build: Build) -> str:

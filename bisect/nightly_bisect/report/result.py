@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from nightly_bisect.judge import Judgement
-from nightly_bisect.model import Observation
+from nightly_bisect.model import Estimate, Observation
 from nightly_bisect.report.answer import Answer, Build, Status
 
 SCHEMA = 1
@@ -28,18 +29,37 @@ def as_json(answer: Answer) -> dict[str, Any]:
         last: _build(answer.before),
         first: _build(answer.first),
         "suspects": [_build(s.build, reason=s.reason) for s in answer.suspects],
-        # Deterministic checks: certain, as far as the check itself is.
-        "confidence": 1.0 if answer.status is Status.FOUND else None,
+        "confidence": _confidence(answer),
         "compare_url": answer.compare_url,
         "dependency_changes": [
             {"name": c.name, "before": c.before, "after": c.after} for c in answer.dependency_changes
         ],
-        "metric": None,
+        "metric": _metric(answer.estimate),
         "trials": [_trial(seen, judgement) for seen, judgement in answer.trials],
         "notes": list(answer.notes),
         "bisection": setting.bisection,
         "reproduce": setting.reproduce,
         "resume": setting.resume,
+    }
+
+
+def _confidence(answer: Answer) -> float | None:
+    if answer.confidence is not None:
+        return round(answer.confidence, 4)
+    # Deterministic checks: certain, as far as the check itself is.
+    return 1.0 if answer.status is Status.FOUND else None
+
+
+def _metric(estimate: Estimate | None) -> dict[str, Any] | None:
+    if estimate is None:
+        return None
+    return {
+        "name": estimate.metric or "failure_rate",
+        "unit": estimate.unit,
+        "before": estimate.before,
+        "after": estimate.after,
+        "change": estimate.change if math.isfinite(estimate.change) else None,
+        "interval": list(estimate.interval) if estimate.interval else None,
     }
 
 
@@ -65,7 +85,10 @@ def _trial(seen: Observation, judgement: Judgement) -> dict[str, Any]:
         "outcome": seen.outcome.value,
         "repeat": seen.repeat,
         "reason": judgement.reason,
-        "samples": [],
+        "samples": [{"metric": m.name, "unit": m.unit, "value": m.value} for m in seen.metrics],
+        "reference": seen.reference,
+        "beside": [{"metric": m.name, "unit": m.unit, "value": m.value} for m in seen.beside],
+        "fingerprint": seen.fingerprint,
         "install_s": _rounded(seen.install_s),
         "check_s": _rounded(seen.check_s),
         "python": seen.python,
