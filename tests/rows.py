@@ -22,7 +22,7 @@ from dataclasses import dataclass, field, replace
 from datetime import date, timedelta
 from typing import Any
 
-from nightly_bisect.bisection.course import Contradicted, Located, Move, Question, Stopped
+from nightly_bisect.bisection.course import Contradicted, Located, Move, Question, Stopped, Uneven
 from nightly_bisect.bisection.course import TestNext as Next
 from nightly_bisect.bisection.events import Event
 from nightly_bisect.bisection.loop import Bisection
@@ -170,8 +170,11 @@ def in_days(row: Sequence[Slot], move: Move) -> Move:
             return Located(day(before), day(after), tuple(map(day, suspects)))
         case Contradicted(after, before):
             return Contradicted(day(after), day(before))
-        case Stopped(trouble, good, bad):
-            return Stopped(trouble, *(None if i is None else day(i) for i in (good, bad)))
+        case Stopped(trouble, good, bad, detail):
+            days = [None if i is None else day(i) for i in (good, bad)]
+            return Stopped(trouble, days[0], days[1], detail)
+        case Uneven(index, detail):
+            return Uneven(day(index), detail)
         case Next():
             raise AssertionError("the bisection goes on")
 

@@ -40,7 +40,8 @@ class Threshold:
 class Rules:
     """What the user says about failures. ``match`` is the ``--match`` expression.
 
-    ``metric`` names the number that a run must report to count at all.
+    ``metric`` names the number that a run must report to count at all. ``by_fingerprint``: what equals the
+    good end's fingerprint is good.
     """
 
     on_crash: Counts = Counts.BAD
@@ -49,6 +50,7 @@ class Rules:
     match: re.Pattern[str] | None = None
     metric: str | None = None
     threshold: Threshold | None = None
+    by_fingerprint: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +63,11 @@ class Judgement:
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """What the others are compared with: the bad end, and a nightly that passed, once known."""
+    """What the others are compared with, once known: the bad end, a nightly that passed, the good end's fingerprint."""
 
     bad: Observation | None = None
     good: Observation | None = None
+    fingerprint: str | None = None
 
 
 def judge(seen: Observation, rules: Rules, reference: Reference | None = None) -> Judgement:
@@ -77,6 +80,8 @@ def judge(seen: Observation, rules: Rules, reference: Reference | None = None) -
         return Judgement(seen.marked, seen.reason)
     if rules.metric is not None:
         return _judge_number(seen, rules)
+    if rules.by_fingerprint and seen.outcome is Outcome.PASSED:
+        return _judge_fingerprint(seen, reference)
     # What was marked by hand shows no failure to compare with.
     bad = None if reference.bad is None or reference.bad.marked is not None else reference.bad
     verdict = _as_failure(seen, rules, bad)
@@ -107,11 +112,23 @@ def _judge_number(seen: Observation, rules: Rules) -> Judgement:
     text = f"{rules.metric} {number_text(measured.value, measured.unit)}"
     threshold = rules.threshold
     if threshold is None:
+        beside = seen.beside_metric(rules.metric)
+        if beside:
+            text += f", {measured.value / beside - 1:+.1%} beside {seen.reference}"
         return Judgement(Verdict.UNSURE, text)
     side = "below" if threshold.lower_is_worse else "above"
     if threshold.is_passed(measured.value):
         return Judgement(Verdict.BAD, f"{text}: {side} {threshold.value:g}")
     return Judgement(Verdict.GOOD, f"{text}: not {side} {threshold.value:g}")
+
+
+def _judge_fingerprint(seen: Observation, reference: Reference) -> Judgement:
+    if seen.fingerprint is None:
+        return _untestable("it has no fingerprint")
+    text = f"fingerprint {seen.fingerprint[:12]}"
+    if reference.fingerprint in (None, seen.fingerprint):
+        return Judgement(Verdict.GOOD, text)
+    return Judgement(Verdict.BAD, f"{text} instead of {str(reference.fingerprint)[:12]}")
 
 
 def number_text(value: float, unit: str | None) -> str:

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import Protocol
+
+from nightly_runners.readings import Number, Reading
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,14 +62,39 @@ class Identity:
     failure: ImportFailure | None = None
 
 
+class CompilerCache(StrEnum):
+    """In which state the compiler's caches are measured; ``BOTH``: cold, then warm, in one run."""
+
+    COLD = "cold"
+    WARM = "warm"
+    BOTH = "both"
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A function of the check that is called in place of running the check as a script.
+
+    ``outputs`` is where outputs are saved, ``expected_outputs`` those that they are compared with.
+    """
+
+    function: str
+    check: Path
+    arguments: tuple[str, ...] = ()
+    budget_s: float = 10.0
+    outputs: Path | None = None
+    expected_outputs: Path | None = None
+    cache: CompilerCache = CompilerCache.COLD
+
+
 @dataclass(frozen=True, slots=True)
 class Command:
-    """The user's check: ``argv`` whose first word is looked up in the environment first."""
+    """The user's check: ``argv`` whose first word is looked up in the environment first, or a ``job``."""
 
     argv: tuple[str, ...]
     folder: Path
     variables: Mapping[str, str]
     timeout_s: float
+    job: Job | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +136,16 @@ class Testimony:
     from_environment: bool
     elsewhere: tuple[str, ...]
     uncaught: tuple[Uncaught, ...] = ()
+    numbers: tuple[Number, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """One run of a check; ``reading`` is what a job measured, None when it measured nothing."""
+
+    finished: Finished
+    testimony: Testimony
+    reading: Reading | None = None
 
 
 class NotPrepared(Exception):
@@ -139,7 +177,7 @@ class Environment(Protocol):
     def identify(self, subject: Subject, variables: Mapping[str, str]) -> Identity:
         """Import the subject in the environment's interpreter and report what it is."""
 
-    def run(self, command: Command) -> tuple[Finished, Testimony]:
+    def run(self, command: Command) -> Ran:
         """Run the check to its end or its time-out; nothing of it is left running.
 
         Raise `CannotStart` when there is nothing to run.

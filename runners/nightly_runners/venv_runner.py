@@ -18,12 +18,14 @@ from typing import Any
 
 from nightly_runners.contract import (
     Command,
+    CompilerCache,
     Finished,
     Identity,
     ImportFailure,
     InstallerFault,
     NotPrepared,
     Order,
+    Ran,
     Subject,
     Testimony,
     Uncaught,
@@ -34,7 +36,9 @@ from nightly_runners.inventory import (
     site_packages,
     verified_files,
 )
+from nightly_runners.jobs import job_variables, merged, own_folder, read_job, without_caches, write_job
 from nightly_runners.processes import run_bounded, signal_name, tail_lines
+from nightly_runners.readings import Number
 from nightly_runners.rooms import KEEP, MARKER, in_use, remove_tree
 from nightly_runners.variables import check_variables, installer_variables
 
@@ -152,23 +156,43 @@ class VenvEnvironment:
         except (OSError, ValueError, KeyError, TypeError):
             return Identity(python=None, failure=_death(finished))
 
-    def run(self, command: Command) -> tuple[Finished, Testimony]:
-        """Run the check to its end or its time-out, in the user's folder."""
+    def run(self, command: Command) -> Ran:
+        """Run the check, or a function of it, to its end or its time-out, in the user's folder."""
+        if command.job is None:
+            return self._run(command, {}, None)
+        with own_folder(self._root) as folder:
+            variables = job_variables(command.job, command.variables, folder)
+            first = self._run(command, variables, write_job(command.job, folder / "first"))
+            if command.job.cache is CompilerCache.COLD or command.job.function != "compile_fn":
+                return first
+            if first.reading is None:
+                return first  # what could not be primed can't be measured either
+            second = self._run(command, variables, write_job(command.job, folder / "second"))
+        return merged(first, second, command.job.cache)
+
+    def _run(self, command: Command, more: Mapping[str, str], job: Path | None) -> Ran:
         witness = self._root / "witness.jsonl"
-        asked = {**command.variables, "NIGHTLY_BISECT_WITNESS_FILE": str(witness)}
+        witness.unlink(missing_ok=True)  # what an earlier run noted is not of this one
+        asked = {
+            **without_caches(command.variables, more),
+            **more,
+            "NIGHTLY_BISECT_WITNESS_FILE": str(witness),
+        }
         if self._import_name is not None:
             asked["NIGHTLY_BISECT_WITNESS_PACKAGE"] = self._import_name
         variables = check_variables(self._caller, self.path, self._root / "scratch", asked)
-        program = shutil.which(command.argv[0], path=variables["PATH"]) or command.argv[0]
+        words = list(command.argv) if job is None else ["python", str(_GUEST / "functions.py"), str(job)]
+        program = shutil.which(words[0], path=variables["PATH"]) or words[0]
         finished = run_bounded(
-            [program, *command.argv[1:]],
+            [program, *words[1:]],
             folder=command.folder,
             environment=variables,
             timeout_s=command.timeout_s,
             logs=self._logs,
             name="check",
         )
-        return finished, read_testimony(witness, self.path)
+        reading = None if job is None else read_job(job)
+        return Ran(finished, read_testimony(witness, self.path), reading)
 
 
 def read_testimony(witness: Path, environment: Path) -> Testimony:
@@ -179,16 +203,28 @@ def read_testimony(witness: Path, environment: Path) -> Testimony:
         return Testimony(False, ())
     imported: dict[str, None] = {}
     uncaught: list[Uncaught] = []
+    numbers: list[Number] = []
     for line in lines:
         with contextlib.suppress(ValueError, KeyError, TypeError):
             noted = json.loads(line)
             if "imported" in noted:
                 imported[str(noted["imported"])] = None
+            elif "measured" in noted:
+                numbers = _measured(noted["measured"])
             else:
                 uncaught.append(_uncaught(noted["uncaught"]))
     inside = [origin for origin in imported if Path(origin).is_relative_to(environment)]
     elsewhere = tuple(origin for origin in imported if origin not in inside)
-    return Testimony(bool(inside), elsewhere, tuple(uncaught))
+    return Testimony(bool(inside), elsewhere, tuple(uncaught), tuple(numbers))
+
+
+def _measured(noted: dict[str, Any]) -> list[Number]:
+    units = {"peak_memory": "B", "graph_breaks": "", "unique_graphs": ""}
+    return [
+        Number(name, unit, float(value), (float(value),))
+        for name, unit in units.items()
+        if isinstance(value := noted.get(name), int) and not isinstance(value, bool) and 0 <= value < 2**60
+    ]
 
 
 def _uncaught(noted: dict[str, Any]) -> Uncaught:

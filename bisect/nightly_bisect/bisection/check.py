@@ -8,6 +8,7 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
+from nightly_bisect.bisection.functions import defined_function
 from nightly_bisect.errors import CheckCannotRun
 
 
@@ -15,7 +16,8 @@ from nightly_bisect.errors import CheckCannotRun
 class Check:
     """What runs in each trial, in the folder where the user stands.
 
-    ``script`` is the file whose text belongs to the check; None for a plain command.
+    ``script`` is the file whose text belongs to the check; None for a plain command. ``function`` is the one
+    of the script's that is called in place of running it.
     """
 
     argv: tuple[str, ...]
@@ -23,6 +25,7 @@ class Check:
     script: Path | None = None
     sha256: str | None = None
     text: str | None = None
+    function: str | None = None
 
     def refuse_changes(self) -> None:
         """Raise `CheckCannotRun` when the script is no longer what it was at the start."""
@@ -49,7 +52,8 @@ def script_check(path: Path, arguments: tuple[str, ...], folder: Path) -> Check:
     digest = _sha256(absolute)
     text = absolute.read_text(encoding="utf-8", errors="backslashreplace")
     if path.suffix == ".py":
-        return Check(("python", str(absolute), *arguments), folder, absolute, digest, text)
+        argv = ("python", str(absolute), *arguments)
+        return Check(argv, folder, absolute, digest, text, defined_function(text))
     if not os.access(absolute, os.X_OK):
         raise CheckCannotRun(
             f"The check {path} is neither a .py file nor executable.",

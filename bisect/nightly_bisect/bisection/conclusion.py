@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from statistics import median
 
 from nightly_bisect.bisection.course import Contradicted, Located, Move, Stopped, TestNext, Trouble, Uneven
@@ -11,6 +12,7 @@ from nightly_bisect.bisection.loop import Bisection
 from nightly_bisect.bisection.reuse import TAKEN
 from nightly_bisect.errors import BisectError, CheckCannotRun
 from nightly_bisect.index.profiles import RELEASES
+from nightly_bisect.judge import Judgement
 from nightly_bisect.model import Estimate, Find, Nightly, Observation, Outcome, Verdict
 from nightly_bisect.report.answer import Answer, Build, Setting, Status, Suspect
 
@@ -107,7 +109,7 @@ def _located(
             f"The first {first} nightly is one of {len(suspects)}: those between {before.date} "
             f"({last}) and {after.date} ({first}) could not be tested."
         )
-    return _answer(
+    answer = _answer(
         bisection,
         setting,
         Status.FOUND if found else Status.RANGE,
@@ -121,6 +123,26 @@ def _located(
         confidence=move.confidence,
         estimate=move.estimate,
     )
+    return _with_sides(answer, bisection, move)
+
+
+def _with_sides(answer: Answer, bisection: Bisection, move: Located) -> Answer:
+    """Call numbers good or bad by the side that their nightly was found to lie on."""
+    if move.estimate is None or move.estimate.metric is None:
+        return answer
+    sides = (Verdict.GOOD, Verdict.BAD)
+    early, late = sides if answer.setting.find is Find.REGRESSION else sides[::-1]
+    position = {slot.version: i for i, slot in enumerate(bisection.slots) if isinstance(slot, Nightly)}
+
+    def side(seen: Observation, judgement: Judgement) -> Judgement:
+        if judgement.verdict is not Verdict.UNSURE:
+            return judgement
+        index = position[seen.nightly.version]
+        is_known = index <= move.before or index >= move.after
+        verdict = (early if index <= move.before else late) if is_known else Verdict.UNSURE
+        return Judgement(verdict, judgement.reason)
+
+    return replace(answer, trials=tuple((seen, side(seen, j)) for seen, j in answer.trials))
 
 
 def _boundary_notes(

@@ -129,7 +129,7 @@ def next_move(slots: Sequence[Slot], runs: Runs, question: Question, at_hand: Se
     ``at_hand`` are the slots whose check can be run without an install.
     """
     seen = telling_runs(runs, question)
-    if question.is_noisy or has_two_verdicts(judged_runs(slots, runs, question)):
+    if shows_noise(slots, runs, question):
         return _noisy_move(slots, runs, question, at_hand)
     if question.repeat > 1:
         move = _unfinished(runs, question) or _exact_move(slots, seen, question)
@@ -148,6 +148,13 @@ def next_move(slots: Sequence[Slot], runs: Runs, question: Question, at_hand: Se
     return move
 
 
+def shows_noise(slots: Sequence[Slot], runs: Runs, question: Question) -> bool:
+    """Tell whether runs of one nightly differ, or are expected to. Repeats on demand are no such thing."""
+    if question.is_noisy:
+        return True
+    return question.repeat == 1 and has_two_verdicts(judged_runs(slots, runs, question))
+
+
 def _exact_move(slots: Sequence[Slot], seen: Seen, question: Question) -> Move:
     return (_walk_back if question.walk_back else _between_ends)(slots, seen, question)
 
@@ -155,8 +162,8 @@ def _exact_move(slots: Sequence[Slot], seen: Seen, question: Question) -> Move:
 def _noisy_move(slots: Sequence[Slot], runs: Runs, question: Question, at_hand: Set[int]) -> Move:
     """Settle the ends as ever; between them the engine of `nightly_bisect.measure` decides."""
     good, bad = _settled_ends(slots, telling_runs(runs, question), question)
-    if question.walk_back:
-        good = _oldest_good(slots, runs, question)
+    if question.walk_back and isinstance(bad, int):
+        good = _oldest_good(slots, runs, question, bad)
     if isinstance(good, TestNext):
         return good
     if good is None:
@@ -172,10 +179,11 @@ def _noisy_move(slots: Sequence[Slot], runs: Runs, question: Question, at_hand: 
     return noisy_move(slots, runs, judged, question, (good, bad), at_hand, without_wheel)
 
 
-def _oldest_good(slots: Sequence[Slot], runs: Runs, question: Question) -> int | None:
+def _oldest_good(slots: Sequence[Slot], runs: Runs, question: Question, bad: int) -> int | None:
     judged = judged_runs(slots, runs, question)
     return min(
-        (i for i, of_one in judged.items() if any(j.verdict is Verdict.GOOD for j in of_one)), default=None
+        (i for i, of_one in judged.items() if i < bad and any(j.verdict is Verdict.GOOD for j in of_one)),
+        default=None,
     )
 
 
@@ -219,10 +227,11 @@ def _judged(slots: Sequence[Slot], seen: Seen, question: Question) -> dict[int, 
 
 
 def _reference(slots: Sequence[Slot], seen: Seen, question: Question) -> Reference:
-    _, bad = _settled_ends(slots, seen, question)
+    good, bad = _settled_ends(slots, seen, question)
     return Reference(
         bad=seen[bad] if isinstance(bad, int) and _shows_the_failure(seen[bad], question) else None,
         good=next((o for o in seen.values() if o.outcome is Outcome.PASSED), None),
+        fingerprint=seen[good].fingerprint if isinstance(good, int) else None,
     )
 
 
@@ -239,7 +248,9 @@ def _between_ends(slots: Sequence[Slot], seen: Seen, question: Question) -> Move
     if bad is None:
         return Stopped(Trouble.BAD_END_UNTESTABLE, good, None)
     good_verdict = _alone(seen[good], question).verdict
-    bad_verdict = _alone(seen[bad], question, is_bad_end=True).verdict
+    bad_verdict = judge(
+        seen[bad], question.rules, Reference(bad=seen[bad], fingerprint=seen[good].fingerprint)
+    ).verdict
     match good_verdict, bad_verdict:
         case Verdict.GOOD, Verdict.BAD:
             return _search(slots, seen, question, min(good, bad), max(good, bad))

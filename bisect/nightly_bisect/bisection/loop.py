@@ -16,10 +16,10 @@ from nightly_bisect.bisection.course import (
     judged_runs,
     judgements,
     next_move,
+    shows_noise,
     telling_runs,
 )
 from nightly_bisect.bisection.events import Listener, Tested, Working
-from nightly_bisect.bisection.noisy import has_two_verdicts
 from nightly_bisect.bisection.visit import Visit
 from nightly_bisect.judge import Judgement
 from nightly_bisect.model import Asked, Nightly, Observation, Outcome, Slot, Stamp, UnlistedDay
@@ -103,7 +103,7 @@ class Bisection:
     @property
     def is_noisy(self) -> bool:
         """Whether runs of one nightly differ, or are expected to."""
-        return self.question.is_noisy or has_two_verdicts(judged_runs(self.slots, self.runs, self.question))
+        return shows_noise(self.slots, self.runs, self.question)
 
     @property
     def move(self) -> Move:

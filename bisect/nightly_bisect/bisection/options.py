@@ -15,6 +15,7 @@ from nightly_bisect.bisection.noisy import Noise
 from nightly_bisect.index.catalog import Request
 from nightly_bisect.judge import Counts, Rules
 from nightly_bisect.model import Find, Nightly, UnlistedDay
+from nightly_runners.contract import CompilerCache
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +46,8 @@ class Options:
     confirm: bool = True
     repeat: int = 1
     noise: Noise = field(default_factory=Noise)
+    budget_s: float = 10.0
+    compiler_cache: CompilerCache = CompilerCache.COLD
     arguments: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -114,6 +117,10 @@ def _noise_words(options: Options) -> list[str]:
         words.append("--lower-is-worse")
     if noise.min_effect:
         words += ["--min-effect", f"{noise.min_effect:g}"]
+    if options.budget_s != Options.__dataclass_fields__["budget_s"].default:
+        words += ["--budget", f"{options.budget_s:g}"]
+    if options.compiler_cache is not CompilerCache.COLD:
+        words += ["--cache", options.compiler_cache.value]
     if noise.confidence != Noise().confidence:
         words += ["--confidence", f"{noise.confidence:g}"]
     return words

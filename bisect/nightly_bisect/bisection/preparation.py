@@ -35,6 +35,7 @@ from nightly_runners.contract import (
     Runner,
     Subject,
 )
+from nightly_runners.readings import Number
 from nightly_runners.venv_runner import printable_bytes
 
 CRASHES = (signal.SIGSEGV, signal.SIGABRT, signal.SIGILL, signal.SIGBUS, signal.SIGFPE)
@@ -42,11 +43,16 @@ CRASHES = (signal.SIGSEGV, signal.SIGABRT, signal.SIGILL, signal.SIGBUS, signal.
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """An environment that holds the nightly which ``seen`` describes; what runs there fills in the rest."""
+    """An environment that holds the nightly which ``seen`` describes; what runs there fills in the rest.
+
+    ``numbers`` are those that are known before any check has run.
+    """
 
     seen: Observation
     environment: Environment
     subject: Subject
+    wheel_bytes: int | None = None
+    numbers: tuple[Number, ...] = ()
 
 
 class Preparer:
@@ -124,7 +130,10 @@ class Preparer:
             )
             if missing := self._not_installed(environment):
                 return replace(seen, reason=f"the installer left out {', '.join(missing)}")
-            return self._identified(seen, environment, metadata)
+            prepared = self._identified(seen, environment, metadata)
+            if isinstance(prepared, Prepared):
+                return replace(prepared, wheel_bytes=stored.size_bytes)
+            return prepared
 
     def _identified(
         self, seen: Observation, environment: Environment, metadata: WheelMetadata

@@ -26,7 +26,7 @@ def trial_key(options: Options, wheel_sha256: str | None) -> str | None:
     with the same modules beside it, in the same folder of the same machine.
     """
     check = options.check
-    if wheel_sha256 is None or check.script is None:
+    if wheel_sha256 is None or check.script is None or check.function == "outputs":
         return None
     parts = {
         "wheel": wheel_sha256,
@@ -41,6 +41,7 @@ def trial_key(options: Options, wheel_sha256: str | None) -> str | None:
         "dependency index": options.dependency_index,
         "variables": dict(options.variables),
         "timeout_s": options.timeout_s,
+        "compiler cache": options.compiler_cache.value,
         "match": options.rules.match.pattern if options.rules.match else None,
     }
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()

@@ -60,6 +60,7 @@ class Plan:
     wheel_bytes: int | None
     notes: tuple[str, ...]
     unreadable: tuple[Unreadable, ...]
+    is_noisy: bool = False
 
     @property
     def most_bytes(self) -> int | None:
@@ -276,6 +277,7 @@ class Session:
             size,
             self._notes,
             unreadable,
+            self.options.is_noisy,
         )
 
     def _setting(self) -> Setting:

@@ -13,17 +13,20 @@ from nightly_bisect.bisection.reuse import Reuse
 from nightly_bisect.bisection.visit import Visit
 from nightly_bisect.errors import CheckCannotRun, NotAnIndex, Unreachable
 from nightly_bisect.index.downloads import storage_faults
-from nightly_bisect.model import Nightly, Observation, Outcome, Signature
+from nightly_bisect.model import Metric, Nightly, Observation, Outcome, Signature
 from nightly_bisect.signature import Failure, read_failure, tail_of
 from nightly_runners.contract import (
     CannotStart,
     Command,
     Finished,
     InstallerFault,
+    Job,
+    Ran,
     Subject,
     Testimony,
 )
 from nightly_runners.processes import signal_name, tail_lines
+from nightly_runners.readings import Number, printed_metrics
 
 _SKIP = 125
 _NOT_RUNNABLE = (126, 127)
@@ -50,6 +53,7 @@ class Tester:
         self._reuse = reuse
         self._listener = listener
         self.most_open = most_open
+        self._has_measured = False
         self._open: dict[str, tuple[Prepared, contextlib.ExitStack]] = {}
 
     @property
@@ -115,7 +119,8 @@ class Tester:
         stored = self._preparer.fetch(nightly)
         if isinstance(stored, Observation):
             return stored
-        if visit.is_single and (earlier := self._reuse.earlier(nightly, stored.sha256, visit.first_repeat)):
+        may_reuse = visit.is_single and not self._options.is_noisy
+        if may_reuse and (earlier := self._reuse.earlier(nightly, stored.sha256, visit.first_repeat)):
             return earlier
         with contextlib.ExitStack() as held:
             prepared = self._preparer.prepare(nightly, stored, held)
@@ -140,16 +145,73 @@ class Tester:
         """Run the check once in an environment."""
         seen, check = ready.seen, self._options.check
         self._listener(Working(f"checking {seen.nightly.version}"))
-        command = Command(check.argv, check.folder, self._options.variables, self._options.timeout_s)
+        variables, timeout_s = self._options.variables, self._options.timeout_s
+        command = Command(check.argv, check.folder, variables, timeout_s, self._job())
         logs = seen.log or self._options.logs
         with storage_faults(logs):
             try:
-                finished, testimony = ready.environment.run(command)
+                ran = ready.environment.run(command)
             except CannotStart as error:
                 return replace(seen, outcome=Outcome.NOT_RUNNABLE, reason=str(error))
             except InstallerFault as error:
                 raise fault_of(error, self._options.logs) from error
-            return self._conclude(seen, ready.subject, finished, testimony)
+            seen = self._conclude(seen, ready.subject, ran.finished, ran.testimony)
+            return self._with_numbers(seen, ready, ran)
+
+    def _job(self) -> Job | None:
+        check, options = self._options.check, self._options
+        if check.function is None:
+            return None
+        assert check.script is not None
+        expected = options.logs / "expected-outputs"
+        return Job(
+            check.function,
+            check.script,
+            check.argv[2:],
+            options.budget_s,
+            options.logs / "outputs",
+            expected if expected.exists() else None,
+            options.compiler_cache,
+        )
+
+    def _with_numbers(self, seen: Observation, ready: Prepared, ran: Ran) -> Observation:
+        """Add what the run measured; a function that never came to its end has measured nothing."""
+        if self._options.check.function is not None and seen.outcome is Outcome.PASSED:
+            if ran.reading is None:
+                reason = "the check ended its process by itself: nothing was measured"
+                return replace(seen, outcome=Outcome.ODD_STATUS, reason=reason)
+            self._keep_outputs()
+        read = ran.reading.numbers if ran.reading else ()
+        printed = printed_metrics(tail_lines(ran.finished.stdout, count=10_000))
+        builtin = [Number("wall_time", "s", ran.finished.seconds, (ran.finished.seconds,))]
+        if ready.wheel_bytes is not None:
+            builtin.append(Number("wheel_size", "B", float(ready.wheel_bytes), (float(ready.wheel_bytes),)))
+        numbers: dict[str, Number] = {}
+        for number in (*printed, *read, *ran.testimony.numbers, *ready.numbers, *builtin):
+            numbers.setdefault(number.name, number)
+        metrics = tuple(Metric(n.name, n.unit or None, n.value, n.samples) for n in numbers.values())
+        seen = replace(seen, metrics=metrics, fingerprint=ran.reading.fingerprint if ran.reading else None)
+        self._refuse_silence(seen)
+        return seen
+
+    def _keep_outputs(self) -> None:
+        """Keep the outputs of the first nightly that has some: the good end's, which the others must equal."""
+        made, expected = self._options.logs / "outputs", self._options.logs / "expected-outputs"
+        if self._options.check.function == "outputs" and made.exists() and not expected.exists():
+            made.replace(expected)
+
+    def _refuse_silence(self, seen: Observation) -> None:
+        """Raise `CheckCannotRun` when the first run that ends well doesn't report the number in question."""
+        metric = self._options.noise.metric
+        if metric is None or seen.outcome is not Outcome.PASSED or self._has_measured:
+            return
+        if seen.metric(metric) is None:
+            there = ", ".join(m.name for m in seen.metrics)
+            raise CheckCannotRun(
+                f"The check reported no number {metric!r} with {seen.nightly}.",
+                hint=f"print a line `nightly-bisect: {metric}=NUMBER`, or use one of these: {there}",
+            )
+        self._has_measured = True
 
     def _conclude(
         self, seen: Observation, subject: Subject, finished: Finished, testimony: Testimony

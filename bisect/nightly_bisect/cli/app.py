@@ -12,6 +12,7 @@ from nightly_bisect.cli.config_file import configured_defaults
 from nightly_bisect.cli.request import here
 from nightly_bisect.judge import Counts
 from nightly_bisect.model import Verdict
+from nightly_runners.contract import CompilerCache
 
 app = typer.Typer(
     name="nightly-bisect",
@@ -345,6 +346,22 @@ def run_command(
             rich_help_panel=_NOISE,
         ),
     ] = 0.95,
+    compiler_cache: Annotated[
+        CompilerCache,
+        typer.Option(
+            "--cache", help="compile_fn(): the state of the compiler's caches.", rich_help_panel=_NOISE
+        ),
+    ] = CompilerCache.COLD,
+    budget: Annotated[
+        float,
+        typer.Option(
+            "--budget",
+            metavar="SECONDS",
+            min=0.1,
+            help="benchmark(): for one run's samples.",
+            rich_help_panel=_NOISE,
+        ),
+    ] = 10.0,
     confirm: Annotated[
         bool,
         typer.Option(

@@ -18,6 +18,7 @@ from packaging.utils import canonicalize_name
 
 from nightly_bisect.bisection.check import Check, command_check, script_check
 from nightly_bisect.bisection.ends import Ends, refuse_misread
+from nightly_bisect.bisection.functions import default_metric
 from nightly_bisect.bisection.noisy import Noise
 from nightly_bisect.bisection.options import Options
 from nightly_bisect.bisection.session import Session, same_machine
@@ -33,6 +34,7 @@ from nightly_bisect.model import Find
 from nightly_bisect.report.answer import Answer
 from nightly_bisect.report.markdown import as_markdown
 from nightly_bisect.report.result import as_json
+from nightly_runners.contract import CompilerCache
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -65,6 +67,8 @@ class RunArguments(WhatArguments):
     min_effect: str = "0"
     lower_is_worse: bool = False
     confidence: float = 0.95
+    compiler_cache: CompilerCache = CompilerCache.COLD
+    budget: float = 10.0
     report: Path | None = None
     dry_run: bool = False
 
@@ -117,6 +121,7 @@ def make_options(arguments: RunArguments, folder: Path) -> Options:
     ``folder`` is where the user stands, or stood.
     """
     check = _check(arguments.check, folder)
+    noise = _noise(arguments, check)
     request = make_request(arguments)
     if not same_machine(request):
         raise UsageError(
@@ -136,7 +141,7 @@ def make_options(arguments: RunArguments, folder: Path) -> Options:
         name=_name(arguments.name, request.profile.package),
         cache=arguments.cache,
         state=state_folder(),
-        rules=_rules(arguments),
+        rules=_rules(arguments, check, noise),
         requirements=_requirements(arguments, request),
         requirement_files=tuple(path.absolute() for path in arguments.requirements or []),
         requirement_hashes=tuple(
@@ -152,7 +157,9 @@ def make_options(arguments: RunArguments, folder: Path) -> Options:
         fresh=arguments.fresh,
         confirm=arguments.confirm,
         repeat=arguments.repeat,
-        noise=_noise(arguments, check),
+        noise=noise,
+        budget_s=arguments.budget,
+        compiler_cache=arguments.compiler_cache,
         arguments=as_values(arguments),
     )
 
@@ -180,6 +187,7 @@ def from_values(values: Mapping[str, Any]) -> RunArguments:
         read["requirements"] = [Path(path) for path in read["requirements"]]
     read.setdefault("confirm", False)  # began before there was such a thing
     read["on_timeout"] = Counts(read["on_timeout"])
+    read["compiler_cache"] = CompilerCache(read.get("compiler_cache", CompilerCache.COLD))
     return RunArguments(**read)
 
 
@@ -228,7 +236,7 @@ def _check(words: Sequence[str], folder: Path) -> Check:
     return script_check(Path(words[0]), tuple(rest), folder)
 
 
-def _rules(arguments: RunArguments) -> Rules:
+def _rules(arguments: RunArguments, check: Check, noise: Noise) -> Rules:
     try:
         match = re.compile(arguments.match) if arguments.match is not None else None
     except re.error as error:
@@ -237,20 +245,32 @@ def _rules(arguments: RunArguments) -> Rules:
             hint="put a backslash before characters such as ( [ * + ?",
         ) from error
     threshold = None
-    if arguments.metric is not None and arguments.threshold is not None:
-        threshold = Threshold(arguments.metric, arguments.threshold, arguments.lower_is_worse)
+    if noise.metric is not None and arguments.threshold is not None:
+        threshold = Threshold(noise.metric, arguments.threshold, arguments.lower_is_worse)
     return Rules(
         Counts(arguments.on_crash),
         arguments.on_timeout,
         arguments.any_failure,
         match,
-        arguments.metric,
+        noise.metric,
         threshold,
+        by_fingerprint=check.function == "fingerprint",
     )
+
+
+_MEASURING = ("benchmark", "compile_fn", "measure")
+_COMPARING = ("fingerprint", "outputs")
 
 
 def _noise(arguments: RunArguments, check: Check) -> Noise:
     metric = arguments.metric
+    if metric is None and check.function in _MEASURING:
+        metric = default_metric(check.function)
+    if check.function in _COMPARING and arguments.good is None:
+        raise UsageError(
+            f"{check.function}() is compared with the good end's.",
+            hint="name a nightly that is right with --good",
+        )
     if arguments.flaky and metric is not None:
         raise UsageError(
             "--flaky is for checks that pass or fail, --metric for numbers.", hint="leave one of them out"

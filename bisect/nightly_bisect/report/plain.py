@@ -49,7 +49,9 @@ def answer_lines(answer: Answer, *, with_sentence: bool = True) -> list[str]:
         lines.append(f"{'confidence:':<12} {percent(answer.confidence)}")
     if answer.dependency_changes:
         lines.append(f"{'changed too:':<12} {', '.join(map(change_text, answer.dependency_changes))}")
-    lines.append(f"{'trials:':<12} {len(answer.trials)}")
+    nightlies = len({seen.nightly.version for seen, _ in answer.trials if not seen.afresh})
+    runs = "" if len(answer.trials) == nightlies else f" runs of {nightlies} nightlies"
+    lines.append(f"{'trials:':<12} {len(answer.trials)}{runs}")
     lines += [f"{'note:':<12} {note}" for note in answer.notes]
     if answer.hint and with_sentence:
         lines += ["", f"hint: {answer.hint}"]

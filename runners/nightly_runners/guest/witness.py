@@ -5,9 +5,11 @@ line to the file that NIGHTLY_BISECT_WITNESS_FILE names:
 
     {"imported": "/path/to/torch/__init__.py"}          from where NIGHTLY_BISECT_WITNESS_PACKAGE came
     {"uncaught": {"own": true, "kind": "AssertionError", "text": "…", "frame": "assert x == 1"}}
+    {"measured": {"peak_memory": 123456789, "graph_breaks": 0, "unique_graphs": 1}}
 
 The first unmasks a check that stands in a source checkout; the second tells the exception that ended
-a program from those that it printed and survived. Without the variables it does nothing.
+a program from those that it printed and survived; the third is what the first program had used when it
+ended. Without the variables it does nothing.
 Standard library only, Python 3.8 syntax.
 """
 
@@ -58,6 +60,33 @@ def watch_exceptions(path: str) -> None:
     sys.excepthook = hook
 
 
+def measure_at_exit(path: str) -> None:
+    """Note what this program has used, when it ends."""
+    import atexit
+
+    def measured() -> None:
+        try:
+            found = {}
+            with open("/proc/self/status", encoding="ascii", errors="replace") as status:
+                for line in status:
+                    if line.startswith("VmHWM:"):
+                        found["peak_memory"] = int(line.split()[1]) * 1024
+        except Exception:
+            pass  # not Linux
+        try:
+            # Only what was imported anyway; private names that move from build to build.
+            counters = getattr(sys.modules.get("torch._dynamo.utils"), "counters", None)
+            if counters is not None:
+                found["graph_breaks"] = sum(counters["graph_break"].values())
+                found["unique_graphs"] = counters["stats"]["unique_graphs"]
+        except Exception:
+            pass
+        note(path, {"measured": found})
+
+    # Registered before anything of the check's, so that it runs after all of it.
+    atexit.register(measured)
+
+
 def own_frame(trace: Any) -> str:
     """Return the source line of the deepest frame that belongs to the check itself."""
     import traceback
@@ -91,6 +120,8 @@ def watch() -> None:
         # The first Python of the check; those that it starts inherit its number.
         os.environ.setdefault(OWNER, str(os.getpid()))
         watch_exceptions(path)
+        if os.environ[OWNER] == str(os.getpid()):
+            measure_at_exit(path)
         if package:
             sys.meta_path.insert(0, Witness(package, path))
 
