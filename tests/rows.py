@@ -22,7 +22,7 @@ from dataclasses import dataclass, field, replace
 from datetime import date, timedelta
 from typing import Any
 
-from nightly_bisect.bisection.course import Contradicted, Located, Move, Question, Stopped, Uneven
+from nightly_bisect.bisection.course import Contradicted, Located, Move, Question, Stopped, Swept, Uneven
 from nightly_bisect.bisection.course import TestNext as Next
 from nightly_bisect.bisection.events import Event
 from nightly_bisect.bisection.loop import Bisection
@@ -175,6 +175,8 @@ def in_days(row: Sequence[Slot], move: Move) -> Move:
             return Stopped(trouble, days[0], days[1], detail)
         case Uneven(index, detail):
             return Uneven(day(index), detail)
+        case Swept():
+            return move
         case Next():
             raise AssertionError("the bisection goes on")
 

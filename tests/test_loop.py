@@ -377,3 +377,23 @@ def test_repeats_that_an_interruption_cut_off_are_made_up_for() -> None:
         bisection.run()
     assert bisection.run() == located(2, 3)
     assert sorted(o.repeat for o in bisection.observations if day_of(o.nightly) == 0) == [0, 1, 2, 3]
+
+
+def test_a_mark_stands_in_place_of_all_runs_of_its_nightly() -> None:
+    world = World("gggggbbbb")
+    first = world.bisection(question(confirm=True))
+    first.run()
+    known = [o for o in first.observations if day_of(o.nightly) != 4 or o.repeat]
+    marked = observe("s", 4, marked=Verdict.BAD)
+    again = World("gggggbbbb")
+    second = Bisection(
+        slots("gggggbbbb"),
+        question(confirm=True),
+        again,
+        again,
+        lambda _: None,
+        observations=[*known, marked],
+    )
+    assert not second.is_noisy
+    assert second.run() == located(3, 4)
+    assert len([o for o, _ in second.judged_runs() if day_of(o.nightly) == 4]) == 1

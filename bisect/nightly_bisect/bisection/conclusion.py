@@ -7,14 +7,24 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from statistics import median
 
-from nightly_bisect.bisection.course import Contradicted, Located, Move, Stopped, TestNext, Trouble, Uneven
+from nightly_bisect.bisection.course import (
+    Contradicted,
+    Located,
+    Move,
+    Stopped,
+    Swept,
+    TestNext,
+    Trouble,
+    Uneven,
+)
 from nightly_bisect.bisection.loop import Bisection
 from nightly_bisect.bisection.reuse import TAKEN
 from nightly_bisect.errors import BisectError, CheckCannotRun
 from nightly_bisect.index.profiles import RELEASES
 from nightly_bisect.judge import Judgement
-from nightly_bisect.model import Estimate, Find, Nightly, Observation, Outcome, Verdict
-from nightly_bisect.report.answer import Answer, Build, Setting, Status, Suspect
+from nightly_bisect.measure.sweep import ChangePoint, Ramp
+from nightly_bisect.model import Estimate, Find, Nightly, Observation, Outcome, Slot, Verdict
+from nightly_bisect.report.answer import Answer, Build, Setting, Shift, Status, Suspect
 
 MainCommit = Callable[[str], str | None]
 _INSTALL_MATTERS = (
@@ -58,6 +68,8 @@ def conclude(
                 "there is more than one change, or a gradual one: `--sweep` measures the whole range",
                 notes,
             )
+        case Swept():
+            return _swept(bisection, move, setting, notes)
         case Stopped():
             return _stopped(bisection, move, setting, notes)
         case TestNext():
@@ -196,6 +208,54 @@ def _confirmation_notes(bisection: Bisection, move: Located) -> list[str]:
         if agreed == 2
         else notes
     )
+
+
+def _swept(bisection: Bisection, move: Swept, setting: Setting, notes: Sequence[str]) -> Answer:
+    """Tell every change of the range, between which nightlies it lies, and how large it is."""
+    slots, seen, question = bisection.slots, bisection.seen, bisection.question
+    metric = question.noise.metric if question.rules.threshold is None else None
+    changes = tuple(
+        Shift(
+            Build(_night(slots[low]), seen[low].commit),
+            Build(_night(slots[high]), seen[high].commit),
+            _shift(c, metric),
+        )
+        for low, high, c in move.changes
+    )
+    texts = [f"{shift.text} between {shift.before.date} and {shift.after.date}" for shift in changes]
+    ramps = [
+        f"From {slots[first].stamp} to {slots[last].stamp} it moves gradually ({_shift(ramp, metric)} in all): "
+        "that is no single nightly's doing."
+        for first, last, ramp in move.ramps
+    ]
+    count = len(move.places)
+    if not changes:
+        return _answer(
+            bisection, setting, Status.NOT_REPRODUCED, 4, f"Nothing changes over {count} nightlies of the range.",
+            "more nightlies (`--sweep N`) or another check may show what this one doesn't", notes,
+        )  # fmt: skip
+    what = "one change" if len(changes) == 1 else f"{len(changes)} changes"
+    answer = _answer(
+        bisection,
+        setting,
+        Status.INCONCLUSIVE,
+        3,
+        f"Over {count} nightlies there {'is' if len(changes) == 1 else 'are'} {what}: {'; '.join(texts)}.",
+        f"bisect one of them: `--good {changes[0].before.date} --bad {changes[0].after.date}`, without --sweep",
+        [*notes, *ramps],
+    )
+    return replace(answer, shifts=changes)
+
+
+def _night(slot: Slot) -> Nightly:
+    assert isinstance(slot, Nightly), "what was measured exists"
+    return slot
+
+
+def _shift(change: ChangePoint | Ramp, metric: str | None) -> str:
+    if metric is None:
+        return f"failures {change.before:.0%} → {change.after:.0%}"
+    return f"{metric} {math.expm1(change.after - change.before):+.1%}"
 
 
 def _noisy_confirmation(bisection: Bisection, move: Located) -> list[str]:

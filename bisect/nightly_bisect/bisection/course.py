@@ -12,6 +12,7 @@ from enum import Enum
 
 from nightly_bisect.bisection.noisy import Noise, has_two_verdicts
 from nightly_bisect.judge import Counts, Judgement, Reference, Rules, judge
+from nightly_bisect.measure.sweep import ChangePoint, Ramp
 from nightly_bisect.model import Estimate, Find, Nightly, Observation, Outcome, Slot, Verdict
 from nightly_bisect.search import Contradiction, Found, Range, Side, Test, next_step
 from nightly_bisect.signature import normalise
@@ -29,6 +30,7 @@ class Question:
 
     ``confirm``: the nightlies on both sides of the change are run once more before that is the answer.
     ``repeat``: the check must pass so often before a nightly is good. ``noise``: runs of one nightly differ.
+    ``sweep``: so many nightlies are measured all over the range, in place of a search (0: no).
     """
 
     find: Find
@@ -37,6 +39,7 @@ class Question:
     confirm: bool = False
     repeat: int = 1
     noise: Noise = field(default_factory=Noise)
+    sweep: int = 0
 
     @property
     def is_noisy(self) -> bool:
@@ -117,7 +120,19 @@ class Uneven:
     detail: str
 
 
-Move = TestNext | Stopped | Located | Contradicted | Uneven
+@dataclass(frozen=True, slots=True)
+class Swept:
+    """A sweep's end: the ``places`` that were measured, and between which of them the level moves.
+
+    ``changes`` are (last before, first after, change); ``ramps`` stretches in which it moves gradually.
+    """
+
+    places: tuple[int, ...]
+    changes: tuple[tuple[int, int, ChangePoint], ...]
+    ramps: tuple[tuple[int, int, Ramp], ...]
+
+
+Move = TestNext | Stopped | Located | Contradicted | Uneven | Swept
 Seen = Mapping[int, Observation]
 Runs = Mapping[int, Sequence[Observation]]
 """All runs of each nightly by the position of its slot; the first one is what `Seen` holds."""
@@ -129,6 +144,10 @@ def next_move(slots: Sequence[Slot], runs: Runs, question: Question, at_hand: Se
     ``at_hand`` are the slots whose check can be run without an install.
     """
     seen = telling_runs(runs, question)
+    if question.sweep:
+        from nightly_bisect.bisection.sweep_course import sweep_move
+
+        return sweep_move(slots, runs, judged_runs(slots, runs, question), question)
     if shows_noise(slots, runs, question):
         return _noisy_move(slots, runs, question, at_hand)
     if question.repeat > 1:

@@ -98,7 +98,9 @@ class Bisection:
         runs: dict[int, list[Observation]] = {}
         for observation in self.observations:
             runs.setdefault(position[observation.nightly.version], []).append(observation)
-        return {i: sorted(of_one, key=lambda o: o.repeat) for i, of_one in runs.items()}
+        ordered = {i: sorted(of_one, key=lambda o: o.repeat) for i, of_one in runs.items()}
+        # What the user knows of a nightly stands in place of all its runs.
+        return {i: of_one[:1] if of_one[0].marked is not None else of_one for i, of_one in ordered.items()}
 
     @property
     def is_noisy(self) -> bool:
@@ -123,7 +125,8 @@ class Bisection:
             for i, of_one in judged_runs(self.slots, self.runs, self.question).items()
             for observation, judgement in zip(self.runs[i], of_one, strict=True)
         }
-        return [(o, verdicts[o.nightly.version, o.repeat]) for o in self.observations]
+        keys = [(o, (o.nightly.version, o.repeat)) for o in self.observations]
+        return [(o, verdicts[key]) for o, key in keys if key in verdicts]
 
     def run(self) -> Move:
         """Go on until it is answered. What was observed stays when an error ends it early."""

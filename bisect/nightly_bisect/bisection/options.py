@@ -46,6 +46,7 @@ class Options:
     confirm: bool = True
     repeat: int = 1
     noise: Noise = field(default_factory=Noise)
+    sweep: int = 0
     budget_s: float = 10.0
     compiler_cache: CompilerCache = CompilerCache.COLD
     arguments: Mapping[str, Any] = field(default_factory=dict)
@@ -109,6 +110,8 @@ def reproduce_words(options: Options, span: Span | None) -> list[str]:
 def _noise_words(options: Options) -> list[str]:
     noise, threshold = options.noise, options.rules.threshold
     words = ["--flaky"] if noise.is_flaky else []
+    if options.sweep:
+        words += ["--sweep", str(options.sweep)]
     if options.arguments.get("metric") is not None:
         words += ["--metric", options.arguments["metric"]]
     if threshold is not None:

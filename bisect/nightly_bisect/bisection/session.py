@@ -61,6 +61,7 @@ class Plan:
     notes: tuple[str, ...]
     unreadable: tuple[Unreadable, ...]
     is_noisy: bool = False
+    sweep: int = 0
 
     @property
     def most_bytes(self) -> int | None:
@@ -190,6 +191,7 @@ class Session:
             options.confirm,
             options.repeat,
             options.noise,
+            options.sweep,
         )
         self._span = span
         self._notes = notes
@@ -278,6 +280,7 @@ class Session:
             self._notes,
             unreadable,
             self.options.is_noisy,
+            self.options.sweep,
         )
 
     def _setting(self) -> Setting:

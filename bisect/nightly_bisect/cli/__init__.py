@@ -32,6 +32,7 @@ COMMANDS = (
 )
 _OUR_BUG = 70
 _INTERRUPTED = 130
+_SWEEP = "9"
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
@@ -117,9 +118,21 @@ def with_default_command(words: list[str]) -> list[str]:
         return ["--help"]
     if words[0] not in (*COMMANDS, *GLOBAL_FLAGS):
         words = ["run", *words]
+    if words[0] == "run":
+        words = _with_sweep_count(words)
     if words[0] == "run" and "--" in words:
         at = words.index("--")
         words = [*words[:at], "--", *words[at:]]
+    return words
+
+
+def _with_sweep_count(words: list[str]) -> list[str]:
+    """Give ``--sweep`` its usual number where none follows: typer knows no option that may go without."""
+    for i, word in enumerate(words):
+        if word == "--":
+            break
+        if word == "--sweep" and not (i + 1 < len(words) and words[i + 1].isdecimal()):
+            return [*words[: i + 1], _SWEEP, *words[i + 1 :]]
     return words
 
 

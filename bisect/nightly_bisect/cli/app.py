@@ -346,6 +346,17 @@ def run_command(
             rich_help_panel=_NOISE,
         ),
     ] = 0.95,
+    sweep: Annotated[
+        int,
+        typer.Option(
+            "--sweep",
+            metavar="[N]",
+            min=0,
+            help="Measure N nightlies (9) spread over the range, and tell every change.",
+            rich_help_panel=_NOISE,
+            show_default=False,
+        ),
+    ] = 0,
     compiler_cache: Annotated[
         CompilerCache,
         typer.Option(

@@ -29,6 +29,7 @@ from nightly_bisect.cli.screen import Screen, result_text
 from nightly_bisect.errors import BisectError, StorageFault, UsageError
 from nightly_bisect.index.catalog import Request
 from nightly_bisect.index.dependencies import plain_requirements, read_requirements
+from nightly_bisect.index.downloads import storage_faults
 from nightly_bisect.judge import Counts, Rules, Threshold
 from nightly_bisect.model import Find
 from nightly_bisect.report.answer import Answer
@@ -67,6 +68,7 @@ class RunArguments(WhatArguments):
     min_effect: str = "0"
     lower_is_worse: bool = False
     confidence: float = 0.95
+    sweep: int = 0
     compiler_cache: CompilerCache = CompilerCache.COLD
     budget: float = 10.0
     report: Path | None = None
@@ -98,7 +100,7 @@ def drive(session: Session, begin: Callable[[], bool], arguments: RunArguments, 
     """
     error: BisectError | None = None
     try:
-        with screen.live():
+        with screen.live(), storage_faults(session.options.cache):
             if not begin():
                 return 0
             answer = session.run()
@@ -158,6 +160,7 @@ def make_options(arguments: RunArguments, folder: Path) -> Options:
         confirm=arguments.confirm,
         repeat=arguments.repeat,
         noise=noise,
+        sweep=_sweep(arguments),
         budget_s=arguments.budget,
         compiler_cache=arguments.compiler_cache,
         arguments=as_values(arguments),
@@ -302,6 +305,14 @@ def _noise(arguments: RunArguments, check: Check) -> Noise:
             hint="name the earlier end with --good (with --find-fix: --bad)",
         )
     return noise
+
+
+def _sweep(arguments: RunArguments) -> int:
+    if arguments.sweep and (arguments.bad if arguments.find_fix else arguments.good) is None:
+        raise UsageError("--sweep needs both ends of the range.", hint="name the earlier one with --good")
+    if arguments.sweep in (1, 2):
+        raise UsageError(f"--sweep {arguments.sweep} measures no more than the ends.", hint="use 3 or more")
+    return arguments.sweep
 
 
 def _share(option: str, text: str) -> float:

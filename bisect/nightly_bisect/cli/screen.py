@@ -162,6 +162,8 @@ def plan_lines(plan: Plan) -> list[str]:
         lines.append(f"{plan.without_wheel} of them have no wheel for this Python and platform")
     if plan.most_trials is None:
         lines.append("walking back from the newest by doubling steps until one is good, then searching")
+    elif plan.sweep:
+        lines.append(f"{min(plan.sweep, len(slots))} of them to be measured, spread over the range")
     elif plan.is_noisy:
         lines.append(
             f"about {plan.most_trials + 1} nightlies to install (both ends, then those that tell most), each run as "

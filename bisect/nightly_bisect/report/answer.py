@@ -62,6 +62,15 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
+class Shift:
+    """A change that a sweep found between two builds; ``text`` says what moved by how much."""
+
+    before: Build
+    after: Build
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class Setting:
     """What the answer is about: it makes no sense without these.
 
@@ -88,6 +97,7 @@ class Answer:
     ``before`` is the last build seen before the change, ``after`` the first seen after it. Only
     with one suspect is ``after`` *the* first. ``sentence`` says it for people, ``hint`` what to do.
     ``confidence`` is the probability of the suspects; ``estimate`` the size of a change that is measured.
+    ``shifts`` are the changes that a sweep found.
     """
 
     setting: Setting
@@ -102,6 +112,7 @@ class Answer:
     notes: tuple[str, ...] = ()
     confidence: float | None = None
     estimate: Estimate | None = None
+    shifts: tuple[Shift, ...] = ()
 
     @property
     def first(self) -> Build | None:

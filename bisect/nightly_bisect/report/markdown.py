@@ -70,6 +70,10 @@ def _sides(answer: Answer) -> list[str]:
         ]
         if (more := len(answer.suspects) - _MOST_SUSPECTS) > 0:
             lines.append(f"  - and {more} more")
+    lines += [
+        f"- {_prose(s.text)}, after {_build(s.before)}, in {_build(s.after)} at the latest"
+        for s in answer.shifts
+    ]
     if answer.compare_url:
         lines.append(f"- commits: {answer.compare_url}")
     if answer.estimate is not None:

@@ -41,6 +41,10 @@ def answer_lines(answer: Answer, *, with_sentence: bool = True) -> list[str]:
             f"  {_build(s.build)}  {'untestable: ' + s.reason if s.reason else 'bad' if first == 'first bad' else 'good'}"
             for s in answer.suspects
         ]
+    lines += [
+        f"{'change:':<12} {shift.text}, after {_build(shift.before)}, in {_build(shift.after)} at the latest"
+        for shift in answer.shifts
+    ]
     if answer.compare_url:
         lines.append(f"{'compare:':<12} {answer.compare_url}")
     if answer.estimate is not None:

@@ -35,6 +35,9 @@ def as_json(answer: Answer) -> dict[str, Any]:
             {"name": c.name, "before": c.before, "after": c.after} for c in answer.dependency_changes
         ],
         "metric": _metric(answer.estimate),
+        "changes": [
+            {"after": _build(s.before), "at_latest": _build(s.after), "text": s.text} for s in answer.shifts
+        ],
         "trials": [_trial(seen, judgement) for seen, judgement in answer.trials],
         "notes": list(answer.notes),
         "bisection": setting.bisection,
