@@ -8,9 +8,11 @@ undoing and replaying are the same fold.
 from __future__ import annotations
 
 import json
+import shutil
 import sqlite3
+import time
 from collections.abc import Iterable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -21,6 +23,8 @@ from nightly_bisect.errors import StorageFault, UsageError
 from nightly_bisect.model import Asked, Observation, Slot
 
 SCHEMA = 1
+_LEAST_ROOM_BYTES = 2**17
+_PATIENCE_S = 60.0
 
 _TABLES = """
 create table bisections (
@@ -92,6 +96,7 @@ class Journal:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._is_sound = False
 
     def begin(self, record: Record) -> None:
         """Write down that a bisection begins; raise `UsageError` when its name is taken."""
@@ -143,7 +148,8 @@ class Journal:
         """Return all bisections, the oldest first."""
         with self._open() as database:
             rows = database.execute("select * from bisections order by began_at").fetchall()
-        return [_record(row) for row in rows]
+        with self._reading():
+            return [_record(row) for row in rows]
 
     def record(self, name: str) -> Record:
         """Return one bisection; raise `UsageError` when there is none of that name."""
@@ -153,7 +159,8 @@ class Journal:
             raise UsageError(
                 f"There is no bisection named {name}.", hint="`nightly-bisect status` lists them"
             )
-        return _record(row)
+        with self._reading():
+            return _record(row)
 
     def entries(self, name: str) -> list[Entry]:
         """Return what a bisection observed, in order."""
@@ -161,7 +168,8 @@ class Journal:
             rows = database.execute(
                 "select kind, at, body from entries where bisection = ? order by id", (name,)
             ).fetchall()
-        return [_entry(Kind(kind), datetime.fromisoformat(at), body) for kind, at, body in rows]
+        with self._reading():
+            return [_entry(Kind(kind), datetime.fromisoformat(at), body) for kind, at, body in rows]
 
     def earlier(self, key: str, repeat: int, but: str) -> tuple[str, Observation] | None:
         """Return the newest trial with the same key and number of its run, and the bisection that ran it.
@@ -176,7 +184,8 @@ class Journal:
                 "order by id desc limit 1",
                 (key, but, repeat),
             ).fetchone()
-        return (row[0], _load(Observation, row[1])) if row else None
+        with self._reading():
+            return (row[0], _load(Observation, row[1])) if row else None
 
     def other_bytes(self, wheel_url: str, sha256: str) -> str | None:
         """Return the hash of other bytes that were once tested under the same URL, or None."""
@@ -193,17 +202,19 @@ class Journal:
         """Open the file for one transaction."""
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            with closing(sqlite3.connect(self.path, timeout=60, isolation_level=None)) as database:
+            with closing(sqlite3.connect(self.path, timeout=_PATIENCE_S, isolation_level=None)) as database:
                 self._refuse_foreign(database)
+                self._refuse_damaged(database)
                 # WAL with FULL: a commit is on the disk when it returns, also after a power cut.
-                database.execute("pragma journal_mode = wal")
+                _write_ahead(database)
                 database.execute("pragma synchronous = full")
                 database.execute("begin immediate")
                 try:
                     self._prepare(database)
                     yield database
                 except BaseException:
-                    database.execute("rollback")
+                    if database.in_transaction:  # an error of the disk has ended it already
+                        database.execute("rollback")
                     raise
                 database.execute("commit")
         except (sqlite3.Error, OSError) as error:
@@ -227,6 +238,14 @@ class Journal:
                 hint="move it away; the file was left as it is",
             )
 
+    def _refuse_damaged(self, database: sqlite3.Connection) -> None:
+        """Raise for a damaged file, once for each process: what is not read now may be wrong later."""
+        if not self._is_sound:
+            (found,) = database.execute("pragma quick_check(1)").fetchone()
+            if found != "ok":
+                raise sqlite3.DatabaseError(f"database disk image is malformed ({found})")
+            self._is_sound = True
+
     def _prepare(self, database: sqlite3.Connection) -> None:
         """Make the tables of a new journal."""
         (version,) = database.execute("pragma user_version").fetchone()
@@ -235,9 +254,27 @@ class Journal:
                 database.execute(statement)
             database.execute(f"pragma user_version = {SCHEMA}")
 
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        """Turn what a row cannot be made of into `StorageFault`: it was damaged, or a newer version wrote it."""
+        try:
+            yield
+        except (ValueError, TypeError) as error:
+            reason = str(error).splitlines()[0]
+            raise StorageFault(
+                f"The journal {self.path} holds something that cannot be read: {reason}.",
+                hint="the file was left as it is; use the newest nightly-bisect, or move it away to begin a new one",
+            ) from error
+
+    def _is_disk_full(self) -> bool:
+        # Where not even its shared memory finds room, SQLite speaks of an I/O error.
+        with suppress(OSError):
+            return shutil.disk_usage(self.path.parent).free < _LEAST_ROOM_BYTES
+        return False
+
     def _fault(self, error: sqlite3.Error | OSError) -> StorageFault:
         text = str(error)
-        if "full" in text or "No space" in text:
+        if "full" in text or "No space" in text or self._is_disk_full():
             hint = "free some disk space, then `nightly-bisect resume`: what was committed is kept"
         elif "malformed" in text or "not a database" in text:
             hint = "the file was left as it is; move it away to begin a new journal, and keep it: " \
@@ -245,6 +282,19 @@ class Journal:
         else:
             hint = "check the folder and its permissions (XDG_STATE_HOME chooses another)"
         return StorageFault(f"The journal {self.path} cannot be used: {text}.", hint=hint)
+
+
+def _write_ahead(database: sqlite3.Connection) -> None:
+    deadline = time.monotonic() + _PATIENCE_S
+    while True:
+        try:
+            database.execute("pragma journal_mode = wal")
+            return
+        except sqlite3.OperationalError as error:
+            # Here alone SQLite does not wait for other processes: they may be making the same new file.
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                raise
+        time.sleep(0.01)
 
 
 def _entry(kind: Kind, at: datetime, body: str | None) -> Entry:

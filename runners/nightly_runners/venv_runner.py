@@ -43,6 +43,7 @@ from nightly_runners.rooms import KEEP, MARKER, in_use, remove_tree
 from nightly_runners.variables import check_variables, installer_variables
 
 _GUEST = Path(__file__).parent / "guest"
+NO_RESULT_WRITTEN = 74  # as in guest.py
 _IDENTIFY_TIMEOUT_S = 600.0
 _NETWORK_TROUBLE = re.compile(
     r"failed to fetch|error sending request|client error|dns error|connect(ion)? (error|refused|reset)"
@@ -151,9 +152,11 @@ class VenvEnvironment:
             logs=self._logs,
             name="identify",
         )
+        if finished.status == NO_RESULT_WRITTEN:
+            raise InstallerFault("disk", "what the import showed could not be written")
         try:
             return _identity(json.loads((job / "result.json").read_text(encoding="utf-8")))
-        except (OSError, ValueError, KeyError, TypeError):
+        except (FileNotFoundError, ValueError, KeyError, TypeError):
             return Identity(python=None, failure=_death(finished))
 
     def run(self, command: Command) -> Ran:
@@ -328,7 +331,10 @@ def remove_environment(root: Path) -> None:
     if not (root / MARKER).exists():
         return
     doomed = root.with_name(f"removing-{root.name}")
-    root.rename(doomed)
+    try:
+        root.rename(doomed)
+    except OSError:
+        return  # the disk fails; what is not in use is swept when the next run starts
     threading.Thread(target=remove_tree, args=(doomed,)).start()
 
 

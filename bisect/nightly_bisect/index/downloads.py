@@ -162,7 +162,15 @@ def storage_faults(where: Path) -> Iterator[None]:
         where = Path(error.filename) if isinstance(error.filename, str) else where
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise no_space(where) from error
-        if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EIO):
+        if error.errno in (
+            errno.EROFS,
+            errno.EACCES,
+            errno.EPERM,
+            errno.ENOTDIR,
+            errno.EIO,
+            errno.EMFILE,
+            errno.ENFILE,
+        ):
             raise StorageFault(
                 f"{where} cannot be written: {error.strerror}.",
                 hint="choose another folder with --cache-dir (wheels and environments) or the variable "

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 _TIMESTAMP = re.compile(r"<!--\s*TIMESTAMP\s+(\d+)\s*-->")
 _SHA256 = re.compile(r"sha256=([0-9a-fA-F]{64})")
+_DIGEST = re.compile(r"[0-9a-fA-F]{64}")
+_LARGEST_SIZE = 2**63
 _JSON = "application/vnd.pypi.simple.v1+json"
 
 
@@ -136,11 +138,15 @@ def _row(
         parts = urlsplit(target)
     except ValueError as error:
         return Unreadable(href, f"not a URL: {error}")
-    # Parsers disagree about a backslash: one would check another host than the other asks.
-    if parts.scheme not in ("http", "https") or "\\" in target:
+    # Parsers disagree about a backslash: one would check another host than the other asks. And what JSON
+    # escapes may be no character at all, which nothing could store.
+    if parts.scheme not in ("http", "https") or "\\" in target or not target.isprintable():
         return Unreadable(href, "not an http link")
     filename = filename or unquote(parts.path).rpartition("/")[2]
-    return Row(Wheel(filename, target, sha256.lower() if sha256 else None, size_bytes), uploaded)
+    # What no file can have tells nothing.
+    digest = sha256.lower() if sha256 and _DIGEST.fullmatch(sha256) else None
+    size_bytes = size_bytes if size_bytes is not None and 0 <= size_bytes < _LARGEST_SIZE else None
+    return Row(Wheel(filename, target, digest, size_bytes), _in_utc(uploaded))
 
 
 def _sorted_out(
@@ -178,7 +184,15 @@ def _from_epoch(seconds: str) -> datetime | None:
 
 def _from_iso(text: str) -> datetime | None:
     try:
-        moment = datetime.fromisoformat(text)
+        return datetime.fromisoformat(text)
     except ValueError:
         return None
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+def _in_utc(moment: datetime | None) -> datetime | None:
+    """Return a moment, of UTC where nothing else is said; None for one at the end of all dates."""
+    try:
+        aware = moment and (moment if moment.tzinfo else moment.replace(tzinfo=UTC))
+        return aware and aware.astimezone(UTC)
+    except OverflowError:
+        return None

@@ -18,6 +18,9 @@ _LOCAL_LABEL = {
     "cu117_pypi_cudnn": "cu117.with.pypi.cudnn",
 }
 
+# What file systems take; a page may claim anything.
+_LONGEST_NAME = 255
+
 
 @dataclass(frozen=True, slots=True)
 class WheelName:
@@ -37,6 +40,8 @@ def parse_wheel(filename: str) -> WheelName:
     """Take a wheel's file name apart; raise `NotAWheel`."""
     if not filename.endswith(".whl") or "/" in filename or "\\" in filename:
         raise NotAWheel("not a wheel's name")
+    if len(filename) > _LONGEST_NAME or not (filename.isascii() and filename.isprintable()):
+        raise NotAWheel("not a name that a wheel's file can have")
     try:
         project, version, _, tags = parse_wheel_filename(filename)
     except (InvalidWheelFilename, ValueError) as error:

@@ -26,6 +26,8 @@ import platform
 import sys
 from typing import Any, Dict, Optional
 
+NO_RESULT_WRITTEN = 74  # EX_IOERR of sysexits.h
+
 
 def main(folder: str) -> None:
     with open(os.path.join(folder, "job.json"), encoding="utf-8") as file:
@@ -44,7 +46,10 @@ def main(folder: str) -> None:
     except BaseException as error:  # an import may raise anything, SystemExit included
         text = str(error).strip().splitlines()
         result["failure"] = {"kind": type(error).__name__, "text": text[0] if text else ""}
-    write_whole(os.path.join(folder, "result.json"), json.dumps(result))
+    try:
+        write_whole(os.path.join(folder, "result.json"), json.dumps(result))
+    except OSError:
+        sys.exit(NO_RESULT_WRITTEN)  # the disk's fault, and no word about the package
 
 
 def identify(job: Dict[str, Any], result: Dict[str, Any]) -> None:
