@@ -3,8 +3,9 @@
     python benchmarks/kill_stress.py --kills 1000 --seed 1
 
 Whole bisections over a loopback index of stand-in nightlies, each killed by SIGKILL and resumed
-again and again until it ends by itself. Three things are counted, and must be 0: lines that were shown
-and are not in the journal, answers that differ, processes that are left. Exits with 1 otherwise.
+again and again until it ends by itself. Counted, and to be 0: lines that were shown and are not in the journal
+or entries of it that are gone after a later kill, answers that differ, processes that are left. Exits with 1
+otherwise.
 """
 
 from __future__ import annotations
@@ -14,151 +15,152 @@ import json
 import os
 import random
 import re
-import subprocess
 import sys
 import tempfile
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
 
-import psutil
-
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
+from forked import Command, left_over
 from loopback import CHECK, FOLDER, bad_from, nights, serve
 
+from nightly_bisect.journal import Entry, Journal
+
 FIRST, NIGHTS = date(2026, 8, 1), 40
-LONGEST_S = 2.5
+SHORTEST_S, LONGEST_S = 0.02, 2.0
 TRIAL = re.compile(r"^\d{4}-\d\d-\d\d  (\S+) .*  (good|bad|untestable)  ")
 
 
 @dataclass
 class Count:
-    """What was found so far."""
+    """What was found so far; several threads add to it."""
 
+    most_kills: int
     kills: int = 0
     bisections: int = 0
-    lost: int = 0
-    wrong: int = 0
+    lost: list[str] = field(default_factory=list)
+    wrong: list[str] = field(default_factory=list)
     left: list[str] = field(default_factory=list)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def take_kill(self) -> bool:
+        """Tell whether there is one more kill to deal, and count it."""
+        with self.lock:
+            if self.kills == self.most_kills:
+                return False
+            self.kills += 1
+            return True
 
 
 def main() -> int:
     """Run until so many kills were dealt; return the exit code."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--kills", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--jobs", type=int, default=1, help="bisections side by side")
     arguments = parser.parse_args()
-    chance = random.Random(arguments.seed)
-    count = Count()
+    count = Count(arguments.kills)
     started = time.monotonic()
-    while count.kills < arguments.kills:
-        with tempfile.TemporaryDirectory(prefix="kill-stress-") as folder:
-            bisect_under_fire(Path(folder), chance, count, arguments.kills)
+    with ThreadPoolExecutor(arguments.jobs) as pool:
+        list(
+            pool.map(lambda job: work(random.Random(f"{arguments.seed} {job}"), count), range(arguments.jobs))
+        )
+    for text in (*count.lost, *count.wrong, *count.left):
+        print(f"  {text}")
     print(
         f"seed {arguments.seed}: {count.kills} kills over {count.bisections} bisections in "
-        f"{time.monotonic() - started:.0f} s: {count.lost} observations lost, {count.wrong} different answers, "
-        f"{len(count.left)} processes left"
+        f"{time.monotonic() - started:.0f} s: {len(count.lost)} observations lost, {len(count.wrong)} different "
+        f"answers, {len(count.left)} processes left"
     )
     return 1 if count.lost or count.wrong or count.left else 0
 
 
-def bisect_under_fire(folder: Path, chance: random.Random, count: Count, most: int) -> None:
-    """Run one bisection to its end, killing it on the way."""
-    first_bad = FIRST.replace(day=chance.randrange(2, 31))
-    (folder / "check.py").write_text(CHECK)
-    shown: set[str] = set()
-    with serve(nights(FIRST, NIGHTS, bad_from(first_bad))) as server:
-        begin = ["--index-url", server.url + FOLDER, "--good", str(FIRST), "--name", "it", "check.py"]
-        while True:
-            words = ["resume", "it"] if _began(folder) else begin
-            code = run_and_kill(words, folder, chance, count, shown, may_kill=count.kills < most)
-            stored = stored_versions(folder)
-            count.lost += len(shown - stored)
-            if code is not None:
-                break
-        answer = run(["replay", "it", "--json", "-"], folder)
-    count.bisections += 1
-    if json.loads(answer.stdout)["first_bad"]["date"] != str(first_bad):
-        count.wrong += 1
+def work(chance: random.Random, count: Count) -> None:
+    """Bisect again and again until all kills are dealt."""
+    with Command() as command:
+        while count.kills < count.most_kills:
+            with tempfile.TemporaryDirectory(prefix="kill-stress-") as folder:
+                UnderFire(Path(folder), command, chance, count).bisect()
 
 
-def run_and_kill(
-    words: list[str], folder: Path, chance: random.Random, count: Count, shown: set[str], *, may_kill: bool
-) -> int | None:
-    """Run one command and kill it after a random time; return its exit code if it ended before."""
-    progress = folder / "progress.txt"
-    with progress.open("w") as stderr:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "nightly_bisect", *words],
-            cwd=folder,
-            env=variables(folder),
-            stdout=subprocess.DEVNULL,
-            stderr=stderr,
-        )
-        code: int | None = None
-        try:
-            code = process.wait(chance.uniform(0.2, LONGEST_S) if may_kill else None)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-            count.kills += 1
-            count.left += left_over(folder)
-    shown |= {match[1] for line in progress.read_text().splitlines() if (match := TRIAL.match(line))}
-    return code
+class UnderFire:
+    """One bisection in a folder of its own, killed on the way."""
 
+    def __init__(self, folder: Path, command: Command, chance: random.Random, count: Count) -> None:
+        self._folder = folder
+        self._command = command
+        self._chance = chance
+        self._count = count
+        self._journal = Journal(folder / "state/nightly-bisect/journal.sqlite")
+        self._shown: set[str] = set()
+        self._stored: list[Entry] = []
 
-def left_over(folder: Path) -> list[str]:
-    """Return the processes that belong to a folder's bisection, a moment after the kill."""
-    deadline = time.monotonic() + 2
-    while found := [p for p in psutil.process_iter() if _belongs(p, str(folder))]:
-        if time.monotonic() > deadline:
-            return [str(p) for p in found]
-        time.sleep(0.01)
-    return []
+    def bisect(self) -> None:
+        """Run the bisection to its end and look at its answer."""
+        first_bad = FIRST.replace(day=self._chance.randrange(2, 31))
+        (self._folder / "check.py").write_text(CHECK)
+        with serve(nights(FIRST, NIGHTS, bad_from(first_bad))) as server:
+            begin = ["--index-url", server.url + FOLDER, "--good", str(FIRST), "--name", "it", "check.py"]
+            while self._run_and_kill(["resume", "it"] if self._began() else begin) is None:
+                self._look_for_losses()
+        self._look_for_losses()
+        self._run(["replay", "it", "--json", "replayed.json"])
+        answer = json.loads((self._folder / "replayed.json").read_text())
+        found = answer["first_bad"] and answer["first_bad"]["date"]
+        if found != str(first_bad):
+            self._count.wrong.append(f"{found} instead of {first_bad}")
+        runs = [(e.observation.nightly.version, e.observation.repeat) for e in self._stored if e.observation]
+        if len(runs) != len(set(runs)):
+            self._count.lost.append(f"run twice: {sorted(run for run in runs if runs.count(run) > 1)}")
+        with self._count.lock:
+            self._count.bisections += 1
 
+    def _run_and_kill(self, words: list[str]) -> int | None:
+        """Run a command and kill it after a random time; return its exit code if it ended before."""
+        self._command.start(words, self._folder, self._variables())
+        patience_s = self._chance.uniform(SHORTEST_S, LONGEST_S)
+        code = self._command.wait(patience_s)
+        while code is None and not self._count.take_kill():
+            code = self._command.wait(patience_s)  # all kills are dealt
+        if code is None:
+            self._command.kill()
+            self._count.left += left_over(self._folder)
+        text = (self._folder / "err.txt").read_text()
+        self._shown |= {match[1] for line in text.splitlines() if (match := TRIAL.match(line))}
+        return code
 
-def stored_versions(folder: Path) -> set[str]:
-    """Return the versions that the journal has a trial of."""
-    log = run(["log", "it", "--json", "-"], folder)
-    if log.returncode != 0:
-        return set()
-    entries = json.loads(log.stdout)
-    return {entry["observation"]["nightly"]["version"] for entry in entries if entry["observation"]}
+    def _run(self, words: list[str]) -> None:
+        self._command.start(words, self._folder, self._variables())
+        while self._command.wait(60) is None:
+            pass
 
+    def _began(self) -> bool:
+        return self._journal.path.exists() and any(record.name == "it" for record in self._journal.records())
 
-def run(words: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
-    """Run a command to its end."""
-    command = [sys.executable, "-m", "nightly_bisect", *words]
-    return subprocess.run(
-        command, cwd=folder, env=variables(folder), capture_output=True, text=True, check=False
-    )
+    def _look_for_losses(self) -> None:
+        before, now = self._stored, self._journal.entries("it") if self._journal.path.exists() else []
+        if now[: len(before)] != before:
+            self._count.lost.append(f"{len(before)} entries before, {len(now)} after, and not the same")
+        versions = {entry.observation.nightly.version for entry in now if entry.observation}
+        self._count.lost += sorted(self._shown - versions)
+        self._stored = now
 
-
-def variables(folder: Path) -> dict[str, str]:
-    """Return an environment in which everything lies in the folder."""
-    own = {"XDG_CACHE_HOME": str(folder / "cache"), "XDG_STATE_HOME": str(folder / "state")}
-    return {
-        **os.environ,
-        **own,
-        "HOME": str(folder),
-        "GITHUB_API_URL": "http://127.0.0.1:9",
-        "COLUMNS": "300",
-    }
-
-
-def _began(folder: Path) -> bool:
-    return run(["log", "it"], folder).returncode == 0
-
-
-def _belongs(process: psutil.Process, folder: str) -> bool:
-    try:
-        return process.status() != psutil.STATUS_ZOMBIE and (
-            folder in " ".join(process.cmdline()) or process.cwd().startswith(folder)
-        )
-    except psutil.Error:
-        return False
+    def _variables(self) -> dict[str, str]:
+        """Return an environment in which everything lies in the folder."""
+        return {
+            **os.environ,
+            "XDG_CACHE_HOME": str(self._folder / "cache"),
+            "XDG_STATE_HOME": str(self._folder / "state"),
+            "HOME": str(self._folder),
+            "GITHUB_API_URL": "http://127.0.0.1:9",
+            "NIGHTLY_BISECT_RETRY_DELAY_S": "0",
+            "COLUMNS": "300",
+        }
 
 
 if __name__ == "__main__":
