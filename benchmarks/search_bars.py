@@ -392,7 +392,7 @@ def main(words: Iterable[str] | None = None) -> int:
             for method, (name, _) in enumerate(scenario.methods):
                 if method and arguments.engine_only and not scenario.streaks:
                     continue
-                trials = arguments.trials if method == 0 else min(arguments.trials, 200)
+                trials = arguments.trials if method == 0 else arguments.trials if scenario.streaks else min(arguments.trials, 200)
                 jobs = [(number, method, arguments.seed, trial) for trial in range(trials)]
                 found[name] = pool.map(play, jobs, chunksize=10)
             for name, rows in found.items():

@@ -188,6 +188,11 @@ def from_values(values: Mapping[str, Any]) -> RunArguments:
     }
     if read.get("requirements"):
         read["requirements"] = [Path(path) for path in read["requirements"]]
+    if unknown := values.keys() - {item.name for item in fields(RunArguments)}:
+        raise UsageError(
+            f"This bisection was begun by a newer nightly-bisect: it has {', '.join(sorted(unknown))}.",
+            hint="use that version to go on with it",
+        )
     read.setdefault("confirm", False)  # began before there was such a thing
     read["on_timeout"] = Counts(read["on_timeout"])
     read["compiler_cache"] = CompilerCache(read.get("compiler_cache", CompilerCache.COLD))
