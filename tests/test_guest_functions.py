@@ -408,6 +408,13 @@ def test_generated_code_is_one_fingerprint_for_equal_code_in_another_folder(desk
     assert fingerprint("three", "3", "2.5") != first
 
 
+def test_code_of_earlier_runs_in_the_same_cache_gives_no_fingerprint(desk: Desk) -> None:
+    variables = cold_variables(desk.folder / "cold")
+    (Path(variables["TORCHINDUCTOR_CACHE_DIR"]) / "earlier.py").write_text("x = 1")
+    reading = desk.run("compile_fn", "def compile_fn(): return lambda: None", variables=variables).reading
+    assert reading is not None and reading.fingerprint is None
+
+
 def test_there_is_no_fingerprint_where_no_code_was_generated(desk: Desk) -> None:
     text = "def compile_fn(): return lambda: None"
     for variables in ({}, cold_variables(desk.folder / "cold")):

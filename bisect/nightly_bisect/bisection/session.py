@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import platform
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -38,6 +38,7 @@ from nightly_bisect.journal import Entry, Journal, Kind, Record, effective
 from nightly_bisect.model import Asked, Nightly, Observation, Outcome, UnlistedDay, Verdict, Wheel
 from nightly_bisect.report.answer import Answer, Setting
 from nightly_bisect.search import most_trials
+from nightly_runners.hostnoise import changes_between, host_noise
 from nightly_runners.venv_runner import VenvRunner
 
 MOST_OPEN = 8
@@ -143,11 +144,21 @@ class Session:
                     with storage_faults(options.cache):
                         self._cache.sweep()
                     self._preparer.verify_runner()
-                bisection.run()
+                with self._watching_the_machine():
+                    bisection.run()
             finally:
                 self._tester.close()
                 self._store.let_go()
         return self.conclusion()
+
+    @contextlib.contextmanager
+    def _watching_the_machine(self) -> Iterator[None]:
+        """Note what else moved on the machine while noisy checks were run."""
+        before = host_noise()
+        yield
+        if self._bisection is not None and self._bisection.is_noisy:
+            changes = changes_between(before, host_noise())
+            self._notes = (*self._notes, *(f"While it measured: {change}" for change in changes))
 
     @property
     def is_answered(self) -> bool:

@@ -88,6 +88,7 @@ def write_result(path: str, measured: Dict[str, Any]) -> None:
 
 def measure(job: Dict[str, Any]) -> Dict[str, Any]:
     """Load the check, call its function, and return what becomes the result."""
+    cache = empty_folder(os.environ.get("TORCHINDUCTOR_CACHE_DIR"))
     began = Spent()
     module = load(job["check"], job["arguments"])
     cpu_s, wall_s = began.until_now()
@@ -96,6 +97,8 @@ def measure(job: Dict[str, Any]) -> Dict[str, Any]:
     if not callable(function):
         raise TypeError("{} has no function {}()".format(os.path.basename(job["check"]), name))
     found = _MEASURES[name](function, job)
+    if name == "compile_fn":
+        found["fingerprint"] = generated_code(cache)
     metrics: List[Metric] = found["metrics"]
     always = [
         single("import_time", "s", cpu_s),
@@ -184,7 +187,7 @@ def run_compile(compile_fn: Callable[[], Any], job: Dict[str, Any]) -> Dict[str,
         single("setup_time", "s", setup_cpu),
         single("setup_wall_time", "s", setup_wall),
     ]
-    return {"metrics": metrics, "fingerprint": generated_code(os.environ.get("TORCHINDUCTOR_CACHE_DIR"))}
+    return {"metrics": metrics}
 
 
 def run_measure(function: Callable[[], Any], job: Dict[str, Any]) -> Dict[str, Any]:
@@ -441,8 +444,18 @@ def recompile_count(get_metrics: Any) -> Optional[int]:
 # --- the code that Inductor generated
 
 
+def empty_folder(path: Optional[str]) -> Optional[str]:
+    """Return the path if there is nothing there yet: code that lies there would be another run's."""
+    try:
+        return None if path is None or os.listdir(path) else path
+    except FileNotFoundError:
+        return path
+    except OSError:
+        return None
+
+
 def generated_code(folder: Optional[str]) -> Optional[str]:
-    """Return one hash of all that Inductor wrote into its cache folder, or None where it wrote nothing."""
+    """Return one hash of all that Inductor wrote into its cache folder, or None where that isn't known."""
     if not folder:
         return None
     hashes = []
