@@ -21,7 +21,7 @@ import numpy as np
 
 from nightly_bisect.measure.flaky import Tally, next_flaky
 from nightly_bisect.measure.paired import next_paired
-from nightly_bisect.measure.posterior import Decided, Run, Situation
+from nightly_bisect.measure.posterior import Decided, Run, Situation, Vector
 from nightly_bisect.search import Found, Range, Side, Test, next_step
 
 INSTALL, CHECK = 60.0, 2.0
@@ -184,8 +184,9 @@ def bayesect(world: World) -> Claim:
     runs, failures = np.zeros(last + 1), np.zeros(last + 1)
     new, old = (0.9, 0.1), (0.05, 0.95)
 
-    def xlogx(x: np.ndarray) -> np.ndarray:
-        return x * np.log2(np.maximum(x, 1e-300))
+    def xlogx(x: Vector) -> Vector:
+        result: Vector = x * np.log2(np.maximum(x, 1e-300))
+        return result
 
     for _ in range(MOST_RUNS):
         runs_left, failures_left = np.cumsum(runs)[:-1], np.cumsum(failures)[:-1]
@@ -200,10 +201,10 @@ def bayesect(world: World) -> Claim:
         fail_new = (new[0] + failures_right) / (sum(new) + runs_right)
         fail_old = (old[0] + failures_left) / (sum(old) + runs_left)
 
-        def split(if_new: np.ndarray, if_old: np.ndarray) -> np.ndarray:
-            return np.concatenate([[0], np.cumsum(if_new)]) + np.concatenate(
-                [np.cumsum(if_old[::-1])[::-1], [0]]
-            )
+        def split(if_new: Vector, if_old: Vector) -> Vector:
+            new_side, old_side = np.cumsum(if_new), np.cumsum(if_old[::-1])[::-1]
+            both: Vector = np.concatenate([[0], new_side]) + np.concatenate([old_side, [0]])
+            return both
 
         fail, ok = split(p * fail_new, p * fail_old), split(p * (1 - fail_new), p * (1 - fail_old))
         ent_fail = split(xlogx(p * fail_new), xlogx(p * fail_old))
@@ -267,12 +268,12 @@ def scenarios() -> list[Scenario]:
             name = f"flaky ({rates[1]}, {rates[0]}) N={n}"
             rows.append(Scenario(name, n, {"rates": rates}, (("engine", engine_flaky), *simple), 0.95, bar))
     few = (("median of 5", medians(5)), ("median of 15", medians(15)))
-    for noise, outliers, drift, bars in (
+    for noise, outliers, drift, limits in (
         (0.02, 0.0, 0.0, {0.03: (0.95, 1250), 0.05: (0.97, 900), 0.1: (0.99, 750), 0.3: (0.99, 750)}),
         (0.05, 0.0, 0.0, {0.03: (0.90, 3000), 0.05: (0.95, 1700), 0.1: (0.98, 1000)}),
         (0.02, 0.05, 0.05, {0.03: (0.95, 1400), 0.05: (0.97, 1000), 0.1: (0.99, 800)}),
     ):
-        for step, (right, cost) in bars.items():
+        for step, (right, cost) in limits.items():
             name = f"step {step:.0%}, noise {noise:.0%}" + (", outliers and drift" if outliers else "")
             make: dict[str, object] = {"step": step, "noise": noise, "outliers": outliers, "drift": drift}
             rows.append(Scenario(name, 200, make, (("engine", engine_paired), *few), right, cost))
@@ -392,7 +393,13 @@ def main(words: Iterable[str] | None = None) -> int:
             for method, (name, _) in enumerate(scenario.methods):
                 if method and arguments.engine_only and not scenario.streaks:
                     continue
-                trials = arguments.trials if method == 0 else arguments.trials if scenario.streaks else min(arguments.trials, 200)
+                trials = (
+                    arguments.trials
+                    if method == 0
+                    else arguments.trials
+                    if scenario.streaks
+                    else min(arguments.trials, 200)
+                )
                 jobs = [(number, method, arguments.seed, trial) for trial in range(trials)]
                 found[name] = pool.map(play, jobs, chunksize=10)
             for name, rows in found.items():

@@ -24,10 +24,16 @@ def own_folder(root: Path) -> Iterator[Path]:
 
 
 def job_variables(job: Job, asked: Mapping[str, str], folder: Path) -> dict[str, str]:
-    """Return the variables of caches that are this run's own, unless the user asked for some."""
+    """Return the variables of caches that are this run's own; the user may only ask for more compile threads.
+
+    A cache that was asked for would be shared by the nightlies: neither cold nor theirs.
+    """
     if job.function != "compile_fn":
         return {}
-    return {name: v for name, v in cold_variables(folder / "caches").items() if name not in asked}
+    own = cold_variables(folder / "caches")
+    return {
+        name: v for name, v in own.items() if name != "TORCHINDUCTOR_COMPILE_THREADS" or name not in asked
+    }
 
 
 def without_caches(asked: Mapping[str, str], own: Mapping[str, str]) -> dict[str, str]:

@@ -120,6 +120,7 @@ class VenvEnvironment:
         self._logs = logs
         self._caller = caller
         self._import_name: str | None = None
+        self._has_compiled = False
         self.path = root / "venv"
         self.installed: Mapping[str, str] = {}
 
@@ -163,6 +164,14 @@ class VenvEnvironment:
         """Run the check, or a function of it, to its end or its time-out, in the user's folder."""
         if command.job is None:
             return self._run(command, {}, None)
+        if command.job.function == "compile_fn" and not self._has_compiled:
+            # The first compile also writes the bytecode of the compiler itself, which would count as its time.
+            self._has_compiled = True
+            with own_folder(self._root) as folder:
+                variables = job_variables(command.job, command.variables, folder)
+                first = self._run(command, variables, write_job(command.job, folder / "unmeasured"))
+            if first.reading is None:
+                return first
         with own_folder(self._root) as folder:
             variables = job_variables(command.job, command.variables, folder)
             first = self._run(command, variables, write_job(command.job, folder / "first"))
