@@ -48,7 +48,7 @@ def test_a_wrong_result_planted_in_true_torch_is_found(tool: Tool, tmp_path: Pat
     assert ran.code == 0, ran.stderr
     assert ran.result["first_bad"]["date"] == "2026-09-04"
     assert ran.result["first_bad"]["commit"] == nightly_commit(first_bad)
-    assert len(ran.result["trials"]) == 4
+    assert len([trial for trial in ran.result["trials"] if trial["repeat"] == 0]) == 4
     assert "Tensor-likes are not close" in ran.stderr or "Scalars are not close" in ran.stderr
     assert "sympy" in ran.result["trials"][0]["installed"]
     assert ran.result["dependency_changes"] == []
