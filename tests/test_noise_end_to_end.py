@@ -86,7 +86,10 @@ def test_a_number_that_grows_is_found_with_its_size(tool: Tool) -> None:
     assert (metric["name"], metric["unit"]) == ("latency", "s")
     low, high = metric["interval"]
     assert low < 0.10 < high and 0.07 < metric["change"] < 0.13
-    assert "change:      latency" in ran.stdout and "Measured beside one another in new environments" in ran.stdout
+    assert (
+        "change:      latency" in ran.stdout
+        and "Measured beside one another in new environments" in ran.stdout
+    )
     verdicts = {(trial["date"], trial["verdict"]) for trial in ran.result["trials"]}
     assert ("2026-08-09", "good") in verdicts and ("2026-08-10", "bad") in verdicts
     pairs = [trial for trial in ran.result["trials"] if trial["reference"]]
